@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from fairseq_normalign.host.pairs import text_pairs
     from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
     from fairseq_normalign.results.export import open_export
-    from fairseq_normalign.text.labels import project_labels
+    from fairseq_normalign.text.labels import check_terms, project_labels
     from fairseq_normalign.text.links import GoldFile
     from fairseq_normalign.text.tags import project_tags
-    from fairseq_normalign.text.terms import check_terms
 
 __all__ = [
     "HEAD_SCORES",
@@ -88,7 +87,7 @@ PLACES = {
     "ProfileOptions": "heads.head_scores",
     "Prunable": "heads.pruning",
     "ShiftAttAligner": "alignment.shift_att",
-    "check_terms": "text.terms",
+    "check_terms": "text.labels",
     "compare": "heads.evaluation",
     "contributions": "attention.lrp_rules",
     "error_table": "alignment.method_errors",

@@ -83,17 +83,12 @@ def split_words(line: str) -> list[str]:
 
     Only ASCII white space separates them: a no-break space is part of its word.
     """
-    if line.isascii() and not _has_separator(line):
+    # Signs of ASCII that ``str.split``, alone, takes for white space. Four searches take a seventh
+    # of the time of a regular expression: every line is asked.
+    has_separator = "\x1c" in line or "\x1d" in line or "\x1e" in line or "\x1f" in line
+    if line.isascii() and not has_separator:
         return line.split()
     return [word for word in ASCII_SPACE.split(line) if word]
-
-
-def _has_separator(line: str) -> bool:
-    """Whether there are signs of ASCII that ``str.split``, alone, takes for white space.
-
-    Four searches take a seventh of the time of a regular expression: every line is asked.
-    """
-    return "\x1c" in line or "\x1d" in line or "\x1e" in line or "\x1f" in line
 
 
 def digest_of(files: Iterable[Path]) -> str:

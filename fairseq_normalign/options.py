@@ -11,7 +11,7 @@ They make the flags of a command, and the keywords of the Python API.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
 
@@ -55,7 +55,7 @@ def option(
         argument |= {"nargs": "+"}
     if alone is not None:
         argument |= {"nargs": "?", "const": alone}
-    declared = {"argument": argument, "group": group}
+    declared = {"argument": argument, "group": group, "help": help}  # fairseq reads the last one
     if isinstance(default, (list, dict, set)):
         return field(default_factory=lambda: type(default)(default), metadata=declared)
     return field(default=default, metadata=declared)
@@ -79,6 +79,22 @@ def add_flags(
         made = own.default_factory
         default = own.default if made is MISSING else made()
         groups[title].add_argument(flag(own.name), default=default, **own.metadata["argument"])
+
+
+def add_table(group: Any, table: Mapping[str, Any]) -> None:
+    """Options by their flags.
+
+    Args:
+        table: the help of a switch; or, of an option with a value, what stands for it in help (or
+            all that it may be), help, and perhaps its type, default and number.
+    """
+    for flags, entry in table.items():
+        if isinstance(entry, str):
+            group.add_argument(*flags.split(), action="store_true", help=entry)
+            continue
+        first = "metavar" if isinstance(entry[0], str) else "choices"
+        named = zip((first, "help", "type", "default", "nargs"), entry, strict=False)
+        group.add_argument(*flags.split(), **dict(named))
 
 
 def flag(name: str) -> str:

@@ -14,7 +14,7 @@ from fairseq_normalign.options import add_flags, from_0, option, positive, read_
 class Options:
     limit: int | None = option(None, "take the first N (default: all)", positive, metavar="N")
     average: str = option("macro", "of the ratios", choices=("macro", "micro"))
-    methods: list = option(["norms"], "soft methods, 100 % of them", many=True)  # noqa: RUF009
+    methods: list = option(["norms"], "soft methods, 100 % of them", many=True)
     exact: bool = option(False, "no sampling", group="numbers")
     workers: int = option(1, "processes", positive)
     gold: object = None  # no flag

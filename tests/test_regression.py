@@ -15,7 +15,7 @@ from fairseq_normalign import BlockOptions, CombinedAligner, NormAligner, profil
 from fairseq_normalign.attention.methods import METHODS, methods_without_files
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
-from fairseq_normalign.heads.gates import evaluation_gates, sample_gates
+from fairseq_normalign.heads.pruning import evaluation_gates, sample_gates
 from fairseq_normalign.host.attention_modules import keep_heads
 from fairseq_normalign.host.compat import drop_copies
 from fairseq_normalign.host.pairs import PairReader

@@ -11,7 +11,7 @@ from fairseq_normalign.alignment import aer, breakdown
 from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
 from fairseq_normalign.cli.options import add_table, command, from_0, positive, share
 from fairseq_normalign.cli.output import (
     add_output_options,
@@ -138,8 +138,7 @@ def check(args: Namespace) -> None:
                 raise InputError(f"--breakdown {kind} needs --{side}")
     counted = [counted_text(args, kind) for kind in args.breakdown]
     readings = [args.gold, *args.input, args.source, args.target, *counted]
-    if readings.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; name files for the others")
+    refuse_stdin_twice(*readings)
     if args.paired and len(args.input) < 2:
         raise InputError("--paired compares with the first HYP; name two or more")
     check_outputs(args, *filter(None, readings))

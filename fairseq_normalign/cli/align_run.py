@@ -113,7 +113,10 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
                 policies.setdefault(part.notes["policy"], places[0])
                 if len(policies) > 1:
                     ways = [f"{place} with --too-long {way}" for way, place in policies.items()]
-                    raise InputError(f"{' and '.join(ways)}: run all shards with the same")
+                    raise InputError(
+                        f"{' and '.join(ways)}: expected all shards to be run with the same, from "
+                        "the start"
+                    )
                 signature["too-long"] = part.notes["policy"]
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))

@@ -64,6 +64,12 @@ def refuse_streams(*paths: str | None, why: str = "") -> None:
             raise InputError(f"{name_of(path)}: can be read only once{why}; expected a file")
 
 
+def refuse_stdin_twice(*paths: str | None) -> None:
+    """Refuses stdin for two inputs."""
+    if paths.count("-") > 1:
+        raise InputError("stdin ('-') can be read only once; name files for the others")
+
+
 def check_methods(args: Namespace, *names: str) -> None:
     """Refuses methods that are not there, unless another plugin may have them."""
     for name in names if args.user_dir is None else ():
@@ -82,8 +88,7 @@ def check_files(args: Namespace) -> None:
     missing = [path for path in inputs if not (path == "-" or "://" in path or Path(path).exists())]
     if missing:
         raise InputError(f"{missing[0]}: no such file")
-    if inputs.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; expected a file for all but one")
+    refuse_stdin_twice(*inputs)
     check_user_dir(args.user_dir)
     check_outputs(args, *inputs_of(args))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from fairseq_normalign.alignment.signature import made_with
-from fairseq_normalign.cli.checks import check_outputs
+from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
 from fairseq_normalign.cli.options import command, from_0, positive
 from fairseq_normalign.cli.output import add_output_options, show
 from fairseq_normalign.errors import InputError
@@ -28,8 +28,7 @@ def add_options(parser: ArgumentParser) -> None:
 def check(args: Namespace) -> None:
     """Refuses a stream that would be read twice."""
     files = [args.source, args.target, *args.links]
-    if files.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once; name files for the others")
+    refuse_stdin_twice(*files)
     check_outputs(args, *files)
 
 

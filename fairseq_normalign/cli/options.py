@@ -8,7 +8,7 @@ runs (``host.options``).
 from __future__ import annotations
 
 from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,7 @@ from fairseq_normalign.cli.model import place_model
 from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.model_argument import bpe_of_files
+from fairseq_normalign.options import add_table as add_table
 from fairseq_normalign.options import from_0 as from_0
 from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
@@ -32,12 +33,12 @@ Check = Callable[[Namespace], None]
 ParseArgs = Callable[[Sequence[str]], Namespace]
 
 
-def unchecked(args: Namespace) -> None:
-    """The check of a command whose options all go together."""
-
-
 def command(
-    name: str, description: str, example: str, add_options: AddOptions, check: Check = unchecked
+    name: str,
+    description: str,
+    example: str,
+    add_options: AddOptions,
+    check: Check = lambda args: None,
 ) -> ParseArgs:
     """How a command without fairseq's options parses its words.
 
@@ -61,7 +62,7 @@ def model_command(
     description: str,
     example: str,
     add_options: AddOptions,
-    check: Check = unchecked,
+    check: Check = lambda args: None,
     *,
     several: bool = False,
 ) -> ParseArgs:
@@ -172,22 +173,6 @@ OF_CORPUS = {
         "source too)",
     ),
 }
-
-
-def add_table(group: Any, table: Mapping[str, Any]) -> None:
-    """Options by their flags.
-
-    Args:
-        table: the help of a switch; or, of an option with a value, what stands for it in help (or
-            all that it may be), help, and perhaps its type, default and number.
-    """
-    for flags, entry in table.items():
-        if isinstance(entry, str):
-            group.add_argument(*flags.split(), action="store_true", help=entry)
-            continue
-        first = "metavar" if isinstance(entry[0], str) else "choices"
-        named = zip((first, "help", "type", "default", "nargs"), entry, strict=False)
-        group.add_argument(*flags.split(), **dict(named))
 
 
 def add_fairseq_options(group: Any) -> None:

@@ -17,13 +17,15 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, refuse_overwriting, whole_file
 from fairseq_normalign.text.labels import (
     OUTCOMES,
+    STATUSES,
+    check_terms,
     project_spans,
     read_conll,
+    read_glossary,
     read_spans,
     written,
 )
 from fairseq_normalign.text.links import InMemory, Link, LinkFile, read_together
-from fairseq_normalign.text.markup import HTML, XML, parse_markup
 from fairseq_normalign.text.offsets import (
     TOKENIZERS,
     Tokenizer,
@@ -31,8 +33,7 @@ from fairseq_normalign.text.offsets import (
     located,
     texts_of,
 )
-from fairseq_normalign.text.tags import project_tags
-from fairseq_normalign.text.terms import STATUSES, check_terms, read_glossary
+from fairseq_normalign.text.tags import HTML, XML, parse_markup, project_tags
 
 TERM_COLUMNS = "line\tterm\ttranslation\tglossary\tstatus"
 DESCRIPTION = """Carry what stands on a source over to its translation, by word links: inline tags
@@ -117,8 +118,7 @@ def check(args: Namespace) -> None:
         if (args.links is None) == (args.model is None):
             raise InputError("needs one of --links FILE and --model MODEL")
     inputs = (args.source, args.target, args.links, args.terms, args.learned)
-    if inputs.count("-") > 1:
-        raise InputError("stdin ('-') can be read only once")
+    checks.refuse_stdin_twice(*inputs)
     if args.output is not None:
         refuse_overwriting(args.output, *inputs)
     args.path = args.model  # for the command's entry: whether fairseq is needed

@@ -41,19 +41,14 @@ def parse_args(argv: Sequence[str]) -> Namespace:
         parser = CommandParser("report")
         add_page_options(parser)
         args, of_model = parser.parse_known_args(argv)
-        if not of_model:
-            return _of_files(args)
+        if not of_model:  # a page of results that other commands wrote
+            args.path = []
+            if not args.include:
+                raise InputError("nothing to show; name a MODEL, or --include FILE.json")
+            check_page(args)
+            checks.check_output(args.output, *args.include)
+            return args
     return parse_all(argv)
-
-
-def _of_files(args: Namespace) -> Namespace:
-    """A page of results that other commands wrote."""
-    args.path = []
-    if not args.include:
-        raise InputError("nothing to show; name a MODEL, or --include FILE.json")
-    check_page(args)
-    checks.check_output(args.output, *args.include)
-    return args
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -178,11 +173,11 @@ def read_included(paths: Sequence[str]) -> list[Included]:
     """What files hold: JSON of our commands, or logs of ``fairseq-train --log-relevance``."""
     from fairseq_normalign.heads.relevance_log import GateLog, read_log
 
-    included = []
+    included: list[Included] = []
     for path, name in zip(paths, short_names(paths), strict=True):
         first = "" if is_stream(path) else next(islice(read_lines(path), 1), "")
         is_log = first.startswith("{") and '"updates"' in first
-        included.append(Included(name, GateLog(read_log(path)) if is_log else read_result(path)))
+        included.append((name, GateLog(read_log(path)) if is_log else read_result(path)))
     return included
 
 

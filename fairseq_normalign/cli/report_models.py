@@ -80,11 +80,11 @@ def gathered(
         table = error_rates(args, material) if args.gold else None
         systems.append(browsed(args, material, texts, table, budget // len(materials)))
         results = [table, *profiles(args, material)]
-        included += [Included(material.name, result) for result in results if result is not None]
+        included += [(material.name, result) for result in results if result is not None]
     for path, name in zip(args.links, short_names(args.links), strict=True):
         systems.append(system_of_links(path, name, texts, materials[0].languages, total))
     if args.gold and args.links:
-        included.append(Included("files of links", scores_of_links(args)))
+        included.append(("files of links", scores_of_links(args)))
     browser = fitting(args, texts, systems, len(materials[0].first))
     advice = []
     for _, result in included:

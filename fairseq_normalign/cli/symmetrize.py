@@ -19,9 +19,9 @@ from fairseq_normalign.alignment.symmetrize import (
     swapped,
     symmetrize,
 )
+from fairseq_normalign.cli.checks import refuse_stdin_twice
 from fairseq_normalign.cli.options import add_table, command
 from fairseq_normalign.cli.shell import note
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, refuse_overwriting
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
@@ -67,8 +67,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     """Refuses what does not fit together, before anything is read."""
-    if args.forward == args.reverse == "-":
-        raise InputError("stdin ('-') can be read only once; name a file for FWD or REV")
+    refuse_stdin_twice(args.forward, args.reverse)
     check_variant(args.heuristic, args.variant)
     if args.output is not None:
         refuse_overwriting(args.output, args.forward, args.reverse)

@@ -166,52 +166,28 @@ class HeadScore(NamedTuple):
 # What measures a score is imported when it is measured, and not before.
 
 
+def _attention(name):
+    def measure(options):
+        from fairseq_normalign.heads import attention_scores
+
+        return getattr(attention_scores, name)(options)
+
+    return measure
+
+
+def _loss(name):
+    def measure(options):
+        from fairseq_normalign.heads import loss_scores
+
+        return getattr(loss_scores, name)(options)
+
+    return measure
+
+
 def _relevance(options):
     from fairseq_normalign.heads.relevance_scores import Relevance
 
     return Relevance(options)
-
-
-def _confidence(options):
-    from fairseq_normalign.heads.attention_scores import Confidence
-
-    return Confidence(options)
-
-
-def _entropy(options):
-    from fairseq_normalign.heads.attention_scores import Entropy
-
-    return Entropy(options)
-
-
-def _norm_confidence(options):
-    from fairseq_normalign.heads.attention_scores import NormConfidence
-
-    return NormConfidence(options)
-
-
-def _norm(options):
-    from fairseq_normalign.heads.attention_scores import Norm
-
-    return Norm(options)
-
-
-def _importance(options):
-    from fairseq_normalign.heads.loss_scores import Importance
-
-    return Importance(options)
-
-
-def _loss_ablation(options):
-    from fairseq_normalign.heads.loss_scores import LossAblation
-
-    return LossAblation(options)
-
-
-def _gates(options):
-    from fairseq_normalign.heads.attention_scores import Gates
-
-    return Gates(options)
 
 
 def _error_rates(options):
@@ -224,18 +200,6 @@ def _syntax(options):
     from fairseq_normalign.heads.syntax import Syntax
 
     return Syntax(options)
-
-
-def _bleu_ablation(options):
-    from fairseq_normalign.heads.loss_scores import BleuAblation
-
-    return BleuAblation(options)
-
-
-def _positions(options):
-    from fairseq_normalign.heads.attention_scores import Positions
-
-    return Positions(options)
 
 
 def _rare_role(options):
@@ -252,47 +216,47 @@ HEAD_SCORES: dict[str, HeadScore] = {
         ranks=True,
     ),
     "confidence": HeadScore(
-        _confidence,
+        _attention("Confidence"),
         "mean of the largest weight (Voita et al., 2019)",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "entropy": HeadScore(
-        _entropy,
+        _attention("Entropy"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         low=True,
         encoder=True,
         default=True,
     ),
     "norm-confidence": HeadScore(
-        _norm_confidence,
+        _attention("NormConfidence"),
         "confidence with ‖αf(x)‖ as shares of their row",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "norm": HeadScore(
-        _norm,
+        _attention("Norm"),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "importance": HeadScore(
-        _importance,
+        _loss("Importance"),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        _loss_ablation,
+        _loss("LossAblation"),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        _gates,
+        _attention("Gates"),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
@@ -310,12 +274,12 @@ HEAD_SCORES: dict[str, HeadScore] = {
         percent=True,
     ),
     "BLEU": HeadScore(
-        _bleu_ablation,
+        _loss("BleuAblation"),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),
     "positions": HeadScore(
-        _positions,
+        _attention("Positions"),
         "role: relative position of the maxima",
         encoder=True,
         percent=True,

@@ -1,7 +1,13 @@
-"""Checkpoints without some of their heads."""
+"""Gates on heads, and checkpoints without the heads that gates close.
+
+A gate is hard-concrete (Louizos et al., 2018; Voita et al., 2019): a random number g in [0, 1] that
+is exactly 0 or exactly 1 with positive probability. Its one parameter log α says how far it is
+open; the expected number of open gates is a differentiable function of all of them.
+"""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import compress
@@ -12,7 +18,7 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_overwriting
-from fairseq_normalign.heads.gates import CLOSE_RULES, evaluation_gates
+from fairseq_normalign.heads.head_scores import CLOSE_RULES
 from fairseq_normalign.host.attention_modules import (
     LOG_ALPHA,
     STEERING,
@@ -35,6 +41,41 @@ from fairseq_normalign.names import (
 )
 from fairseq_normalign.results.blocks import Table
 from fairseq_normalign.results.notebook import html_table
+
+TEMPERATURE = 0.33
+LOW, HIGH = -0.1, 1.1  # what (0, 1) is stretched to, before it is cut to [0, 1]
+EPSILON = 1e-6
+
+
+def _stretched(share: Tensor) -> Tensor:
+    return (share * (HIGH - LOW) + LOW).clamp(0, 1)
+
+
+def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
+    """g = clip(s·(h − l) + l, 0, 1) with s = σ((log U − log(1 − U) + log α) / τ).
+
+    U is uniform on (0, 1).
+    """
+    uniform = uniform.clamp(EPSILON, 1 - EPSILON)
+    return _stretched(torch.sigmoid((torch.logit(uniform) + log_alpha) / TEMPERATURE))
+
+
+def evaluation_gates(log_alpha: Tensor, rule: str = "value") -> Tensor:
+    """g = clip(σ(log α)·(h − l) + l, 0, 1): no noise, no temperature.
+
+    A gate may stay between 0 and 1.
+
+    Rule ``value`` takes this as it is: 0 from log α ≤ −2.398. Rule ``paper`` also closes a gate
+    that is more often 0 than 1 in training, P(g = 0) > P(g = 1), which is log α < 0.
+    """
+    gates = _stretched(torch.sigmoid(log_alpha))
+    return gates * (log_alpha >= 0) if rule == "paper" else gates
+
+
+def open_probabilities(log_alpha: Tensor) -> Tensor:
+    """P(g ≠ 0) = σ(log α − τ log(−l / h))."""
+    return torch.sigmoid(log_alpha - TEMPERATURE * math.log(-LOW / HIGH))
+
 
 PLAIN_CRITERION = "label_smoothed_cross_entropy"
 GATED_CRITERION = f"{PLAIN_CRITERION}_l0"

@@ -38,19 +38,11 @@ def repair_fairseq() -> None:
         lambda layer: False, lambda layer, value: None
     )
     TransformerEncoderLayerBase._load_from_state_dict = _load_without_copies
-    restore_numpy_integers()
+    if not hasattr(np, "compat"):  # where fairseq looks for the integers of NumPy 1
+        vars(np)["compat"] = SimpleNamespace(long=int)
     repair_swish()
     give_bart_tasks_their_args()
     atexit.register(_end_readers)
-
-
-def restore_numpy_integers() -> None:
-    """Gives NumPy 2 the name of integers that fairseq takes from NumPy 1.
-
-    fairseq asks for it where a language model's text is cut into sentences.
-    """
-    if not hasattr(np, "compat"):
-        vars(np)["compat"] = SimpleNamespace(long=int)
 
 
 def repair_swish() -> None:

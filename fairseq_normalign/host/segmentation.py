@@ -68,7 +68,10 @@ class Segmentation:
 
     def __call__(self, sentence: str | Sequence[str], where: str = "") -> Segmented:
         """A sentence in pieces, given as a line or as a list of words."""
-        text = sentence if isinstance(sentence, str) else " ".join(_one_by_one(sentence, where))
+        text = sentence if isinstance(sentence, str) else " ".join(sentence)
+        if not isinstance(sentence, str) and split_words(text) != list(sentence):
+            odd = next(word for word in sentence if split_words(word) != [word])
+            raise InputError(f"{where}: {odd!r} is not one word; expected words without blanks")
         if not text.isascii() and LONE_SURROGATE.search(text):
             raise InputError(f"{where}: not Unicode text: it has a lone surrogate")
         if self.tokenizer is not None:
@@ -115,13 +118,6 @@ class Segmentation:
             return byte_level.id_to_token(int(symbol)) or symbol
         letters = getattr(byte_level, "decoder", {})
         return letters.get(int(symbol), symbol)
-
-
-def _one_by_one(words: Sequence[str], where: str) -> Sequence[str]:
-    for word in words:
-        if split_words(word) != [word]:
-            raise InputError(f"{where}: {word!r} is not one word; expected words without blanks")
-    return words
 
 
 def build_bpes(args: Namespace) -> tuple[Any, Any]:

@@ -23,8 +23,7 @@ from fairseq_normalign.huggingface.converted import (
     Vocabulary,
     vocabulary,
 )
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.tokenizer_files import check_fits
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits
 from fairseq_normalign.huggingface.translation import (
     BIAS,
     POSITIONS,

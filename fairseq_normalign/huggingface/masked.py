@@ -28,12 +28,14 @@ from fairseq_normalign.huggingface.converted import (
     Vocabulary,
     vocabulary,
 )
-from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
-from fairseq_normalign.huggingface.tokenizer_files import (
+from fairseq_normalign.huggingface.folder import (
+    ACTIVATIONS,
+    HuggingFaceFolder,
     Numbers,
     added_tokens,
     byte_level_bpe,
     case_options,
+    check_settings,
     wordpieces,
 )
 

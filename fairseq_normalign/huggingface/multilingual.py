@@ -23,8 +23,8 @@ from fairseq_normalign.host.special_tokens import (
     listed,
 )
 from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters, vocabulary
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.tokenizer_files import (
+from fairseq_normalign.huggingface.folder import (
+    HuggingFaceFolder,
     Numbers,
     check_fits,
     named_tokens,

@@ -20,8 +20,12 @@ from fairseq_normalign.host.checkpoint import VARIANT
 from fairseq_normalign.host.segmentation import reading_file
 from fairseq_normalign.host.special_tokens import DICTIONARY, MULTILINGUAL, TARGET_DICTIONARY
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files, Parameters, Vocabulary
-from fairseq_normalign.huggingface.folder import ACTIVATIONS, HuggingFaceFolder, check_settings
-from fairseq_normalign.huggingface.tokenizer_files import read_pieces
+from fairseq_normalign.huggingface.folder import (
+    ACTIVATIONS,
+    HuggingFaceFolder,
+    check_settings,
+    read_pieces,
+)
 from fairseq_normalign.names import ALL
 
 SIDES = ("encoder", "decoder")

@@ -4,7 +4,7 @@ The translation loss is fairseq's. ``--log-relevance`` also tells how relevant h
 """
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
 
@@ -34,6 +34,7 @@ from fairseq_normalign.host.attention_modules import (
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
+from fairseq_normalign.options import option
 from fairseq_normalign.plugin.gating import gates
 
 logger = logging.getLogger(__name__)
@@ -142,35 +143,30 @@ class RelevanceLog:
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class L0CriterionConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    l0_lambda: float = field(
-        default=0.005,
-        metadata={"help": "λ: what one open head costs, in the unit of the loss of a target token"},
+    l0_lambda: float = option(
+        0.005, "λ: what one open head costs, in the unit of the loss of a target token"
     )
-    l0_lambda_encoder: Optional[float] = field(
-        default=None, metadata={"help": "λ of encoder self-attention (default: --l0-lambda)"}
+    l0_lambda_encoder: Optional[float] = option(
+        None, "λ of encoder self-attention (default: --l0-lambda)"
     )
-    l0_lambda_decoder: Optional[float] = field(
-        default=None, metadata={"help": "λ of decoder self-attention (default: --l0-lambda)"}
+    l0_lambda_decoder: Optional[float] = option(
+        None, "λ of decoder self-attention (default: --l0-lambda)"
     )
-    l0_lambda_cross: Optional[float] = field(
-        default=None, metadata={"help": "λ of source–target attention (default: --l0-lambda)"}
+    l0_lambda_cross: Optional[float] = option(
+        None, "λ of source–target attention (default: --l0-lambda)"
     )
-    l0_warmup_updates: int = field(
-        default=0,
-        metadata={
-            "help": "updates over which λ rises from 0 or, with --target-heads, the wanted heads "
-            "fall from all to these"
-        },
+    l0_warmup_updates: int = option(
+        0,
+        "updates over which λ rises from 0 or, with --target-heads, the wanted heads "
+        "fall from all to these",
     )
-    target_heads: Optional[int] = field(
-        default=None, metadata={"help": "steer λ until this many of the gated heads are open"}
+    target_heads: Optional[int] = option(
+        None, "steer λ until this many of the gated heads are open"
     )
-    log_relevance: int = field(
-        default=0,
-        metadata={
-            "help": "at each validation, the LRP relevance of all gated heads on the first so many "
-            "sentences, in the log and in relevance.jsonl of --save-dir"
-        },
+    log_relevance: int = option(
+        0,
+        "at each validation, the LRP relevance of all gated heads on the first so many "
+        "sentences, in the log and in relevance.jsonl of --save-dir",
     )
     save_dir: str = II("checkpoint.save_dir")
     valid_subset: str = II("dataset.valid_subset")

@@ -10,7 +10,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from fairseq_normalign.host.options import stated
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
+from fairseq_normalign.options import option
 from fairseq_normalign.results.export import Writer, create_export
 from fairseq_normalign.version import __version__
 
@@ -40,31 +41,21 @@ MAX_TOKENS = 4000  # of a batch that is run once more, padding included
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class ExportConfig(FairseqDataclass):
-    export_attention: str = field(
-        default="",
-        metadata={
-            "help": "write what the attention did on the hypotheses or references to this .npz file"
-        },
+    export_attention: str = option(
+        "", "write what the attention did on the hypotheses or references to this .npz file"
     )
-    export_kind: ChoiceEnum(list(KINDS)) = field(  # type: ignore[valid-type]
-        default="cross", metadata={"help": "which attention to export"}
+    export_kind: ChoiceEnum(list(KINDS)) = option(  # type: ignore[valid-type]
+        "cross", "which attention to export"
     )
-    export_quantity: ChoiceEnum(list(QUANTITIES)) = field(  # type: ignore[valid-type]
-        default="norms", metadata={"help": "what to export"}
+    export_quantity: ChoiceEnum(list(QUANTITIES)) = option(  # type: ignore[valid-type]
+        "norms", "what to export"
     )
-    export_layers: str = field(
-        default="", metadata={"help": "layers to export, from 1, as in 5,6 (default: all)"}
+    export_layers: str = option("", "layers to export, from 1, as in 5,6 (default: all)")
+    export_heads: str = option("", "heads to take or to sum over, from 1, as in 1,4 (default: all)")
+    export_dtype: ChoiceEnum(["float32", "float16"]) = option(  # type: ignore[valid-type]
+        "float32", "of the exported numbers"
     )
-    export_heads: str = field(
-        default="",
-        metadata={"help": "heads to take or to sum over, from 1, as in 1,4 (default: all)"},
-    )
-    export_dtype: ChoiceEnum(["float32", "float16"]) = field(  # type: ignore[valid-type]
-        default="float32", metadata={"help": "of the exported numbers"}
-    )
-    export_max_gigabytes: float = field(
-        default=10.0, metadata={"help": "stop if the export becomes larger than this"}
-    )
+    export_max_gigabytes: float = option(10.0, "stop if the export becomes larger than this")
 
 
 class AttentionExport:

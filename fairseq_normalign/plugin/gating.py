@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.gates import (
-    CLOSE_RULES,
+from fairseq_normalign.heads.head_scores import CLOSE_RULES
+from fairseq_normalign.heads.pruning import (
     evaluation_gates,
     open_probabilities,
     sample_gates,

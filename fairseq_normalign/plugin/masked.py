@@ -16,6 +16,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.options import add_table
 
 EPSILON = 1e-12  # of BERT's LayerNorm; fairseq's RoBERTa has 1e-5
 SEGMENTS = 2
@@ -81,20 +82,17 @@ class BertModel(RobertaModel):
     @classmethod
     def add_args(cls, parser):
         RobertaModel.add_args(parser)
-        parser.add_argument(
-            "--layer-norm-eps",
-            type=float,
-            metavar="X",
-            help=f"ε of all LayerNorms (default: {EPSILON})",
-        )
-        parser.add_argument(
-            "--segments",
-            type=int,
-            metavar="N",
-            help=f"how many kinds of passages have an embedding (default: {SEGMENTS})",
-        )
-        parser.add_argument(
-            "--without-lm-head", action="store_true", help="no head that guesses words"
+        add_table(
+            parser,
+            {
+                "--layer-norm-eps": ("X", f"ε of all LayerNorms (default: {EPSILON})", float),
+                "--segments": (
+                    "N",
+                    f"how many kinds of passages have an embedding (default: {SEGMENTS})",
+                    int,
+                ),
+                "--without-lm-head": "no head that guesses words",
+            },
         )
 
     @classmethod

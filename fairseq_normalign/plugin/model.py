@@ -20,10 +20,11 @@ from torch import nn
 from fairseq_normalign.attention.quantities import QUANTITIES, Quantity
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.gates import CLOSE_RULES
+from fairseq_normalign.heads.head_scores import CLOSE_RULES
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.names import KINDS, parse_kinds
+from fairseq_normalign.options import add_table
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
@@ -126,32 +127,34 @@ class NormalignTransformer(TransformerModel):
     def add_args(cls, parser):
         super().add_args(parser)
         allow_swish(parser)
-        parser.add_argument(
-            "--gate-heads",
-            metavar="KINDS",
-            help="gates on the heads of encoder, decoder (self-attention) and cross "
-            "(source–target), or some of them, with commas between; or all",
-        )
-        parser.add_argument(
-            "--gate-init",
-            type=float,
-            default=INITIAL,
-            metavar="X",
-            help="log α of a gate at first (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--gate-lr-scale",
-            type=float,
-            default=LR_SCALE,
-            metavar="X",
-            help="how many times the learning rate gates have (default: %(default)s)",
-        )
-        parser.add_argument(
-            "--close-rule",
-            choices=CLOSE_RULES,
-            default=CLOSE_RULES[0],
-            help="a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: "
-            "%(default)s)",
+        add_table(
+            parser,
+            {
+                "--gate-heads": (
+                    "KINDS",
+                    "gates on the heads of encoder, decoder (self-attention) and cross "
+                    "(source–target), or some of them, with commas between; or all",
+                ),
+                "--gate-init": (
+                    "X",
+                    "log α of a gate at first (default: %(default)s)",
+                    float,
+                    INITIAL,
+                ),
+                "--gate-lr-scale": (
+                    "X",
+                    "how many times the learning rate gates have (default: %(default)s)",
+                    float,
+                    LR_SCALE,
+                ),
+                "--close-rule": (
+                    CLOSE_RULES,
+                    "a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: "
+                    "%(default)s)",
+                    str,
+                    CLOSE_RULES[0],
+                ),
+            },
         )
         parser.add_argument(
             "--alive-heads",
@@ -162,14 +165,13 @@ class NormalignTransformer(TransformerModel):
             "checkpoint of this name (default: those of the checkpoint that --finetune-from-model "
             "or --restore-file names)",
         )
-        parser.add_argument(
-            "--freeze", choices=("encoder", "decoder"), help="do not train what this side alone has"
-        )
-        parser.add_argument(
-            "--logits-bias", action="store_true", help="a bias for each type of the target"
-        )
-        parser.add_argument(
-            "--start-with-bos", action="store_true", help="the decoder reads <s> first, not </s>"
+        add_table(
+            parser,
+            {
+                "--freeze": (("encoder", "decoder"), "do not train what this side alone has"),
+                "--logits-bias": "a bias for each type of the target",
+                "--start-with-bos": "the decoder reads <s> first, not </s>",
+            },
         )
 
     @classmethod

@@ -3,7 +3,7 @@
 ``normalign import`` makes such models: M2M-100, NLLB, mBART, and OPUS-MT of several targets.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from fairseq_normalign.host.special_tokens import (
     TARGET_DICTIONARY,
     special_tokens_of,
 )
+from fairseq_normalign.options import option
 from fairseq_normalign.plugin.task import (
     TranslationNormalignConfig,
     TranslationNormalignTask,
@@ -51,9 +52,8 @@ def _first_file(folder, names):
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class MultilingualConfig(TranslationNormalignConfig):
-    language_codes: ChoiceEnum(list(LAYOUTS)) = field(  # type: ignore[valid-type]
-        default="m2m_100",
-        metadata={"help": "where the codes of the languages are, and how they are written"},
+    language_codes: ChoiceEnum(list(LAYOUTS)) = option(  # type: ignore[valid-type]
+        "m2m_100", "where the codes of the languages are, and how they are written"
     )
 
 

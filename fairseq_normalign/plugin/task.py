@@ -6,7 +6,7 @@ tokens while a model trains.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch import Tensor
 from fairseq_normalign.alignment.aligner import AUTO, AlignOptions
 from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.options import option
 from fairseq_normalign.plugin.beam_search import AligningGenerator, PatientGenerator
 from fairseq_normalign.plugin.exporting import (
     AttentionExport,
@@ -98,35 +99,23 @@ NAME = "translation_normalign"
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class TranslationNormalignConfig(TranslationConfig, ExportConfig):
-    align_method: str = field(
-        default="norms", metadata={"help": "what is compared; `normalign methods` lists them"}
+    align_method: str = option("norms", "what is compared; `normalign methods` lists them")
+    align_layer: str = option(AUTO, "decoder layer, from 1; auto decides without gold")
+    align_step: ChoiceEnum([*STEPS, AUTO]) = option(  # type: ignore[valid-type]
+        AUTO, "align a word where the decoder reads it or where it predicts it"
     )
-    align_layer: str = field(
-        default=AUTO, metadata={"help": "decoder layer, from 1; auto decides without gold"}
+    align_eos: ChoiceEnum(list(EOS)) = option(  # type: ignore[valid-type]
+        "null", "null: a word that takes most from </s> gets no link; skip: </s> is left out"
     )
-    align_step: ChoiceEnum([*STEPS, AUTO]) = field(  # type: ignore[valid-type]
-        default=AUTO,
-        metadata={"help": "align a word where the decoder reads it or where it predicts it"},
+    align_words: str = option(
+        AUTO,
+        "print links of words, joined as this BPE says; auto: as the marks on the "
+        "dictionary's symbols say; none: links of pieces",
     )
-    align_eos: ChoiceEnum(list(EOS)) = field(  # type: ignore[valid-type]
-        default="null",
-        metadata={
-            "help": "null: a word that takes most from </s> gets no link; skip: </s> is left out"
-        },
-    )
-    align_words: str = field(
-        default=AUTO,
-        metadata={
-            "help": "print links of words, joined as this BPE says; auto: as the marks on the "
-            "dictionary's symbols say; none: links of pieces"
-        },
-    )
-    source_token_noise: float = field(
-        default=0.0,
-        metadata={
-            "help": "in training, replace each source token with this probability by any type of "
-            "the dictionary"
-        },
+    source_token_noise: float = option(
+        0.0,
+        "in training, replace each source token with this probability by any type of "
+        "the dictionary",
     )
     seed: int = II("common.seed")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any
 
 Cell = str | float | None
 Rows = list[list[Cell]]  # of a table that is being made
@@ -19,7 +19,6 @@ MOST_PLACES = 1000  # layers of a model, or heads of a layer
 class Note:
     """A paragraph."""
 
-    type: ClassVar[str] = "note"
     text: str
     urgent: bool = False  # numbers may be wrong
 
@@ -28,7 +27,6 @@ class Note:
 class Heading:
     """What the blocks after it are about."""
 
-    type: ClassVar[str] = "heading"
     text: str
 
 
@@ -36,7 +34,6 @@ class Heading:
 class Facts:
     """Names and values, one a line."""
 
-    type: ClassVar[str] = "facts"
     items: Sequence[tuple[str, str]]
     title: str = ""
 
@@ -55,7 +52,6 @@ class Table:
         plain: numbers have no commas, as programs read the text.
     """
 
-    type: ClassVar[str] = "table"
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     title: str = ""
@@ -101,7 +97,6 @@ class Curve:
 class Curves:
     """Curves over numbers, or over names if the first x is one."""
 
-    type: ClassVar[str] = "curves"
     title: str
     x_title: str
     y_title: str
@@ -127,7 +122,6 @@ class Cloud:
 class Clouds:
     """Clouds of points: how two quantities go together."""
 
-    type: ClassVar[str] = "clouds"
     title: str
     x_title: str
     y_title: str
@@ -139,7 +133,6 @@ class Clouds:
 class Grid:
     """A heat map: a number in each cell, with what else is known of it."""
 
-    type: ClassVar[str] = "grid"
     title: str
     row_title: str
     column_title: str
@@ -164,7 +157,6 @@ class Grid:
 class Row:
     """Blocks side by side, as far as there is room."""
 
-    type: ClassVar[str] = "row"
     blocks: Sequence[Block]
 
 
@@ -182,7 +174,6 @@ class Choice:
         listed: what text and figures show, the first of which the page shows first; all if empty.
     """
 
-    type: ClassVar[str] = "choice"
     label: str
     options: Sequence[Option]
     listed: Sequence[int] = ()
@@ -198,7 +189,7 @@ class Choice:
 
 
 Block = Note | Heading | Facts | Table | Curves | Clouds | Grid | Row | Choice
-TYPES = {kind.type: kind for kind in Block.__args__}
+TYPES = {kind.__name__.lower(): kind for kind in Block.__args__}  # as JSON names them
 # What is made of parts that are no blocks, and where they are.
 PARTS: dict[type, tuple[str, type]] = {
     Curves: ("curves", Curve),
@@ -212,7 +203,8 @@ def as_json(value: Any) -> Any:
     """A block, or what it is made of, as JSON takes it; a block says its type."""
     if hasattr(value, "__dataclass_fields__"):
         contents = {own.name: as_json(getattr(value, own.name)) for own in fields(value)}
-        return {"type": value.type, **contents} if hasattr(value, "type") else contents
+        name = type(value).__name__.lower()
+        return {"type": name, **contents} if name in TYPES else contents
     if isinstance(value, (list, tuple)):
         return [as_json(item) for item in value]
     return value

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata, resources
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_normalign.results.blocks import Block, Facts, Heading, Note, Row, Table
 from fairseq_normalign.results.result import Result, signature_text
@@ -31,15 +31,10 @@ PACKAGES = ("torch", "fairseq", "fairseq-fixed", "numpy")
 MARK = "<!--data-->"  # where data stands in the template
 SCRIPTS = ("dom.js", "charts.js", "alignments.js", "page.js")
 
+Included = tuple[str, Result]  # a result on the page, behind the file or model that it is of
+
 # Characters that mean something to HTML, or to readers of JavaScript, as JSON can spell them.
 ESCAPES = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"})
-
-
-class Included(NamedTuple):
-    """A result on the page, and the file or model that it is of."""
-
-    name: str
-    result: Result
 
 
 @dataclass(frozen=True)
@@ -100,15 +95,15 @@ def _versions(*, measured_now: bool) -> Facts:
 def sections(included: Sequence[Included]) -> list[Section]:
     """A section for each kind of result, every file or model under its name."""
     by_kind: dict[str, list[Included]] = {kind: [] for kind in ORDER}
-    for item in included:
-        by_kind.setdefault(item.result.kind, []).append(item)
+    for name, result in included:
+        by_kind.setdefault(result.kind, []).append((name, result))
     made = []
     for kind, items in by_kind.items():
         blocks: list[Block] = []
         for name, result in items:
             blocks += [Heading(name), *result.blocks()]
         if items:
-            first = items[0].result
+            _, first = items[0]
             made.append(Section(kind, first.title, blocks, first.about))
     return made
 

@@ -63,7 +63,11 @@ def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
     """All tables, maps and curves as tables, by name, or by title and what they are about."""
     tables: dict[str, Table] = {}
     about = ""
-    for block in walk(blocks, _is_tabular, all_options=True):
+
+    def keep(block: Block) -> bool:  # not pictures of what a table has, which have no name
+        return not is_drawn_only(block) or bool(getattr(block, "name", ""))
+
+    for block in walk(blocks, keep, all_options=True):
         if isinstance(block, Heading):
             about = block.text
         if isinstance(block, (Table, Grid, Curves)):
@@ -76,11 +80,6 @@ def tables_of(blocks: Sequence[Block]) -> dict[str, Table]:
                 name, number = f"{base} ({number})", number + 1
             tables[name] = table
     return tables
-
-
-def _is_tabular(block: Block) -> bool:
-    """Whether a program may want it: all but pictures of what a table has, which have no name."""
-    return not is_drawn_only(block) or bool(getattr(block, "name", ""))
 
 
 def cell_texts(table: Table, absent: str = "") -> list[list[str]]:

@@ -26,7 +26,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,13 +50,7 @@ SEVEN_DIGITS = 7 * "[0-9]"  # of a chunk, at least
 MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 
 
-class Kept(NamedTuple):
-    """What is kept of a chunk."""
-
-    number: int
-    text: str  # a digest of its items
-    pairs: int
-    made: Partial
+Kept = tuple[dict[str, Any], Partial]  # the header of a chunk, and what was made of it
 
 
 class RunFolder:
@@ -180,12 +174,13 @@ class RunFolder:
         known = self._read_chunk(self.path / _chunk_name(chunk.measure, chunk.number))
         if known is None:
             return None
-        if known.text != chunk.digest():
+        header, made = known
+        if header["text"] != chunk.digest():
             raise InputError(
                 f"{self.output}: {chunk.lines} were done before, of another text; use the same "
                 "text, or --restart"
             )
-        return dict(known.made.notes)
+        return dict(made.notes)
 
     def count(self, chunk: Chunk) -> None:
         """Counts a chunk of the corpus, whoever works on it."""
@@ -217,7 +212,7 @@ class RunFolder:
             known = self._read_chunk(path)
             if known is None:
                 raise InputError(f"{path}: is missing or damaged; run it again")
-            yield known.made
+            yield known[1]
 
     def ends(self) -> dict[str, int]:
         """How many chunks each measure has; refuses a run that has not come to its end."""
@@ -243,8 +238,8 @@ class RunFolder:
         sizes = {}  # of those that are there: a file may tell of more than anybody could count
         for path in self.path.glob(f"chunk-{name}-{SEVEN_DIGITS}*"):
             known = self._read_chunk(path)
-            if known is not None and known.number < chunks:  # the corpus may be shorter now
-                sizes[known.number] = known.pairs
+            if known is not None and known[0]["chunk"] < chunks:  # the corpus may be shorter now
+                sizes[known[0]["chunk"]] = known[0]["pairs"]
         count = chunks - len(sizes)
         if count:
             missing = (number for number in range(chunks) if number not in sizes)
@@ -322,13 +317,12 @@ class RunFolder:
             is_own = header["run"] == identity
             name = _chunk_name(header["measure"], header["chunk"])
             made = _unpacked(body, header)
-            kept = Kept(header["chunk"], header["text"], header["pairs"], made)
-            is_whole = header["arrays"] or kept.made.text.count("\n") == kept.pairs
+            is_whole = header["arrays"] or made.text.count("\n") == header["pairs"]
         except DAMAGE:
             return None
         if not is_own or name != path.name:
             raise InputError(f"{path}: is a chunk of another run; remove it")
-        return kept if is_whole else None
+        return (header, made) if is_whole else None
 
 
 def _chunk_name(measure: str, number: int) -> str:

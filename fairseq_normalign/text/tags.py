@@ -1,5 +1,8 @@
 """Markup of a source, carried over to a plain translation by word links.
 
+Lines with inline markup become text and elements: those of XML, XLIFF 1.2 and TMX, or of HTML.
+Placeholders such as ``{0}`` and ``%s`` are empty elements.
+
 Each word of the translation takes the elements of the source words that it is linked to. A word
 without links takes those that its neighbours share. So elements nest as in the source; one whose
 words land in several places is closed and opened again. Tags that stand alone go before the word
@@ -9,15 +12,16 @@ that is linked to the word behind them, as in CAT tools.
 from __future__ import annotations
 
 import html
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from operator import itemgetter
+from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.markup import MARKUP, XML, Element, parse_markup
 from fairseq_normalign.text.offsets import (
     Span,
     Tokenizer,
@@ -25,6 +29,158 @@ from fairseq_normalign.text.offsets import (
     checked_links,
     runs_of,
 )
+
+XML, HTML = "xml", "html"
+HINT = "expected well-formed XML (--html is lenient)"
+
+ENTITY = r"&(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);"
+NO_TEXT = re.compile(rf"<|(?!{ENTITY})&")  # in XML
+ATTRIBUTES = {
+    XML: rf"""(?:\s+[^\s=<>"'/]+\s*=\s*(?:"(?:[^"<&]|{ENTITY})*"|'(?:[^'<&]|{ENTITY})*'))*\s*""",
+    HTML: r"""(?:[^>"'/]|"[^"]*"|'[^']*'|/(?!>))*""",
+}
+# The content of these is code, not text.
+CODE = {XML: "ph|bpt|ept|it", HTML: "ph|bpt|ept|it|script|style"}
+NAME = {XML: r"[^\W\d][\w:.-]*", HTML: r"[A-Za-z][^\s/>]*"}
+OTHER = {XML: r"<!--.*?-->|<\?.*?\?>", HTML: r"<!--.*?-->|<\?.*?\?>|<![A-Za-z][^>]*>"}
+VOID = {*("area", "base", "br", "col", "embed", "hr", "img", "input"), *("link", "meta", "wbr")}
+# Two empty elements that are the beginning and the end of one span, and what they have in common.
+HALVES = {"bx": "start", "bpt": "start", "ex": "end", "ept": "end"}
+HALF_ID = re.compile(r"""[^>]*\s(?:rid|i)=["']([^"']*)|[^>]*\sid=["']([^"']*)""")
+
+ONE = (
+    r"(?:\$?\{\{?[\w.]+(?:,[^{}]*)?\}?\}|(?<![0-9%])%(?:[0-9]+\$|\([\w.]+\))?"
+    r"[-+0#]*[0-9]*(?:\.[0-9]+)?l{0,2}[sdifuxXceg@](?![^\W\d_]))"
+)
+# Those that stand as words have one of the blanks around them: the text keeps single blanks.
+PLACEHOLDER = rf"(?: {ONE})+(?=(?:<[^<>]*>)*$)|(?<![^ ]){ONE} |{ONE}"
+
+
+def _pattern(kind: str) -> str:
+    attributes = ATTRIBUTES[kind]
+    code = rf"<(?P<code>{CODE[kind]})(?=[\s>]){attributes}>.*?</(?P=code)\s*>"
+    tag = rf"<(?P<slash>/?)(?P<name>{NAME[kind]}){attributes}(?P<empty>/?)>"
+    return f"{code}|{tag}|{OTHER[kind]}"
+
+
+# By kind, and by whether placeholders are markup.
+MARKUP = {
+    (XML, False): re.compile(_pattern(XML)),
+    (XML, True): re.compile(f"{_pattern(XML)}|{PLACEHOLDER}"),
+    (HTML, False): re.compile(_pattern(HTML)),
+    (HTML, True): re.compile(f"{_pattern(HTML)}|{PLACEHOLDER}"),
+}
+
+
+class Tag(NamedTuple):
+    """A tag, or an element whose content is no text."""
+
+    raw: str
+    kind: str  # "start", "end" or "empty"
+    name: str  # a start and an end of one name go together
+    is_half: bool  # of two empty elements that make a span
+    offset: int  # in the text
+
+
+class Element(NamedTuple):
+    """An element: two tags; or one that stands alone, whose ``close`` is ''."""
+
+    open: str
+    close: str
+    whole: str  # its own tags and those within it
+    kind: str  # of its first tag
+    begin: int  # in the text
+    end: int
+    path: tuple[int, ...]  # elements around it, from outside
+    once: bool  # may not be closed and opened again
+
+
+def parse_markup(
+    line: str, *, kind: str = XML, placeholders: bool = True
+) -> tuple[str, list[Element]]:
+    """The text of a line, and its elements in the order of their beginnings.
+
+    Strict for XML. HTML is lenient: what is no tag is text, and tags without their partner, such as
+    those of a block that goes on in the next line, stand alone.
+    """
+    text = ""
+    tags: list[Tag] = []
+    place = 0
+    for match in MARKUP[kind, placeholders].finditer(line):
+        text += _text(line, place, match.start(), kind)
+        tags.append(_tag(match, kind, len(text)))
+        place = match.end()
+    text += _text(line, place, len(line), kind)
+    return text, _elements(tags, strict=kind == XML)
+
+
+def _text(line: str, begin: int, end: int, kind: str) -> str:
+    wrong = NO_TEXT.search(line, begin, end)
+    if wrong and kind == XML:
+        place = wrong.start()
+        raise InputError(f"column {place + 1}: bad {line[place : place + 12]!r}; {HINT}")
+    return html.unescape(line[begin:end])
+
+
+def _tag(match: re.Match[str], kind: str, offset: int) -> Tag:
+    raw = match[0]
+    name = match["code"] or match["name"] or ""
+    is_empty = not match["name"] or bool(match["empty"])
+    if kind == HTML:
+        name = name.lower()
+        is_empty = is_empty or name in VOID
+    if name in HALVES and is_empty:
+        found = HALF_ID.match(raw)
+        number = found[found.lastindex or 0] if found else ""
+        return Tag(raw, HALVES[name], f"half {number}", True, offset)
+    role = "end" if match["slash"] else "empty" if is_empty else "start"
+    return Tag(raw, role, name, False, offset)
+
+
+def _elements(tags: list[Tag], *, strict: bool) -> list[Element]:
+    """Elements of tags; what has no partner stands alone, or is refused if strict."""
+    partner = _partners(tags, strict)
+    ends = set(partner.values())
+    elements: list[Element] = []
+    path: tuple[int, ...] = ()
+    for place, tag in enumerate(tags):
+        if place in ends:
+            path = path[:-1]
+            continue
+        last = partner.get(place, place)
+        close = tags[last].raw if last > place else ""
+        whole = "".join(inner.raw for inner in tags[place : last + 1])
+        end = tags[last].offset
+        once = tag.is_half
+        elements.append(Element(tag.raw, close, whole, tag.kind, tag.offset, end, path, once))
+        if close:
+            path = (*path, len(elements) - 1)
+    return elements
+
+
+def _partners(tags: list[Tag], strict: bool) -> dict[int, int]:
+    """The place of the end by the place of the start; pairs do not cross."""
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    for place, tag in enumerate(tags):
+        if tag.kind == "start":
+            opened.append(place)
+        if tag.kind != "end":
+            continue
+        same = [depth for depth, start in enumerate(opened) if tags[start].name == tag.name]
+        inner = opened[same[-1] + 1 :] if same else []
+        is_crossed = any(not tags[start].is_half for start in inner)
+        if same and not (is_crossed and (strict or tag.is_half)):
+            partner[opened[same[-1]]] = place
+            del opened[same[-1] :]
+        elif strict and not tag.is_half:  # XLIFF lets halves cross other elements
+            found = " ".join(tags[start].raw for start in opened) or "nothing"
+            raise InputError(f"{tag.raw} closes another element; open: {found}; {HINT}")
+    for start in opened:
+        if strict and not tags[start].is_half:
+            raise InputError(f"{tags[start].raw} is not closed; {HINT}")
+    return partner
+
 
 Path = tuple[int, ...]  # elements around a word, from outside
 Placed = tuple[str, bool]  # a tag, and whether it is right behind the word before it

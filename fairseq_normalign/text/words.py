@@ -179,7 +179,13 @@ def _up_to(last: int, ids: Sequence[int]) -> list[int]:
 
 def join_pieces(pieces: Sequence[str], ids: Sequence[int], scheme: str) -> list[str]:
     """The words that pieces spell; pieces that are nothing but marks stand as they are."""
-    return [_joined(group, scheme) for group in word_groups(pieces, ids)]
+    words = []
+    for group in word_groups(pieces, ids):
+        letters = "".join(without_mark(piece, scheme) for piece in group)
+        if scheme == "gpt2" and set(letters) <= byte_values().keys():
+            letters = bytes(byte_values()[letter] for letter in letters).decode("utf-8", "replace")
+        words.append(letters or "".join(group))
+    return words
 
 
 def word_groups(pieces: Sequence[str], ids: Sequence[int]) -> list[list[str]]:
@@ -188,13 +194,6 @@ def word_groups(pieces: Sequence[str], ids: Sequence[int]) -> list[list[str]]:
     for piece, word in zip(pieces, ids, strict=True):
         groups[word].append(piece)
     return groups
-
-
-def _joined(pieces: Sequence[str], scheme: str) -> str:
-    letters = "".join(without_mark(piece, scheme) for piece in pieces)
-    if scheme == "gpt2" and set(letters) <= byte_values().keys():
-        letters = bytes(byte_values()[letter] for letter in letters).decode("utf-8", "replace")
-    return letters or "".join(pieces)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from fairseq.data import Dictionary
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.huggingface import conversion as cache
 from fairseq_normalign.huggingface.conversion import import_folder, whole_folder
 from tests.hugging_face import (
     BERT,
@@ -364,3 +365,48 @@ def test_what_an_import_that_was_killed_has_left_is_removed(tmp_path):
             raise AssertionError
         assert part.exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return make_folder(tmp_path / "bert", BERT)
+
+
+def test_a_folder_is_imported_once(folder, monkeypatch):
+    checkpoint = cache.cached_import(str(folder))
+    assert checkpoint.is_file()
+    assert (checkpoint.parent / "dict.txt").is_file()
+    monkeypatch.setattr(cache, "import_folder", None)  # not called again
+    assert cache.cached_import(str(folder)) == checkpoint
+
+
+def test_other_contents_are_another_model(folder):
+    before = cache.digest(folder)
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace("{", "{ ", 1))
+    assert cache.digest(folder) != before
+
+
+def test_the_import_of_another_process_counts(folder, monkeypatch):
+    def lost(path, output):
+        imported(path, output)
+        raise InputError(f"{output}: is there already; expected the name of a new folder")
+
+    imported = cache.import_folder
+    monkeypatch.setattr(cache, "import_folder", lost)
+    assert cache.cached_import(str(folder)).is_file()
+
+
+def test_a_link_that_leads_nowhere(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("gone")
+    with pytest.raises(InputError, match=r"no weights \(model.* is the download complete"):
+        cache.cached_import(str(folder))
+
+
+def test_a_damaged_folder_leaves_nothing(folder, tmp_path):
+    (folder / "model.safetensors").write_bytes(b"damaged")
+    with pytest.raises(InputError):
+        cache.cached_import(str(folder))
+    assert not list((tmp_path / "cache/normalign").iterdir())

@@ -2,8 +2,10 @@ import sys
 
 import pytest
 import torch
+from fairseq import options
 from torch.multiprocessing import ProcessRaisedException
 
+import fairseq_normalign.plugin  # noqa: F401  (registers)
 from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.plugin.fairseq_commands import bad_input, report_bad_input
 
@@ -53,3 +55,53 @@ def test_of_a_worker_that_loads_data():
     text = "Caught InputError in DataLoader worker process 0.\nOriginal Traceback (most recent…\n"
     error = InputError(f"{text}fairseq_normalign.errors.InputError: line 3: too long\n")
     assert bad_input(error) == "line 3: too long"
+
+
+@pytest.mark.parametrize(
+    ("parser", "chosen", "shown"),
+    [
+        ("get_generation_parser", ["--task", "translation_normalign"], "--align-method"),
+        ("get_training_parser", ["--arch", "transformer_normalign"], "--gate-heads"),
+        ("get_training_parser", ["-a", "transformer_normalign_tiny"], "--alive-heads"),
+        (
+            "get_training_parser",
+            ["--criterion", "label_smoothed_cross_entropy_l0"],
+            "--target-heads",
+        ),
+    ],
+)
+def test_help_shows_the_options_of_what_is_chosen(parser, chosen, shown, monkeypatch, capsys):
+    argv = ["data-bin", *chosen, "--help"]
+    monkeypatch.setattr("sys.argv", ["fairseq-command", *argv])
+    with pytest.raises(SystemExit):
+        options.parse_args_and_arch(getattr(options, parser)())
+    assert shown in capsys.readouterr().out
+
+
+TRAIN = "--arch transformer_iwslt_de_en --optimizer adam"
+
+
+@pytest.mark.parametrize(
+    ("parser", "argv", "message"),
+    [
+        (
+            "get_training_parser",
+            f"{TRAIN} --gate-heads all",
+            "--gate-heads needs --arch transformer_normalign",
+        ),
+        (
+            "get_training_parser",
+            f"{TRAIN} --target-heads=18",
+            "--target-heads needs --criterion label_smoothed_cross_entropy_l0",
+        ),
+        (
+            "get_interactive_generation_parser",
+            "--path x.pt --align-words none",
+            "--align-words needs --task translation_normalign",
+        ),
+    ],
+)
+def test_an_option_of_ours_names_what_it_belongs_to(parser, argv, message, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fairseq-command", "data-bin", *argv.split()])
+    with pytest.raises(InputError, match=f"^{message}"):
+        options.parse_args_and_arch(getattr(options, parser)())

@@ -12,7 +12,7 @@ from fairseq_normalign.attention.soft import Choice, Evidence
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import as_json
-from fairseq_normalign.results.page import Included, overview, page, sections
+from fairseq_normalign.results.page import overview, page, sections
 from fairseq_normalign.text.links import Gold
 
 NASTY = "<script>window.hacked=1</script>"
@@ -106,7 +106,7 @@ ERRORS = ErrorTable(
 
 def html_of(made_browser=None, title=f"A title {NASTY}"):
     """A whole page."""
-    included = [Included(f"errors{NASTY}.json", ERRORS), Included("heads.json", HEADS)]
+    included = [(f"errors{NASTY}.json", ERRORS), ("heads.json", HEADS)]
     contents = {
         "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
         "browser": None if made_browser is None else made_browser.as_json(),

@@ -15,7 +15,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.relevance_log import Entry, GatedHead, as_line
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import Facts, Heading, Table
-from fairseq_normalign.results.page import Included, overview, safe_json, sections
+from fairseq_normalign.results.page import overview, safe_json, sections
 from tests.results.made_up import ERRORS, HEADS, NASTY, PAIRS, browser, html_of
 
 
@@ -110,7 +110,7 @@ def gate_log(path):
 
 def test_what_was_stored_is_shown_as_what_is_measured(tmp_path):
     (stored,) = read_included([written(ERRORS, tmp_path / "errors.json")])
-    measured = Included("errors.json", ERRORS)
+    measured = ("errors.json", ERRORS)
     shown = [json.dumps(section.__dict__, default=vars) for section in sections([stored])]
     assert shown == [json.dumps(part.__dict__, default=vars) for part in sections([measured])]
 
@@ -129,7 +129,7 @@ def test_sections_stand_in_their_order_under_the_names_of_files(tmp_path):
 
 
 def test_the_page_begins_with_findings():
-    section = overview([], None, [Included("a.json", ERRORS)])
+    section = overview([], None, [("a.json", ERRORS)])
     assert section.blocks[0] == Facts(
         [("a.json", "AER is 30.0 % by norms (layer 1 input, chosen without gold).")], "Findings"
     )

@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.labels import project_labels, project_spans, read_labels
-from fairseq_normalign.text.terms import check_terms, read_glossary
+from fairseq_normalign.text.labels import (
+    check_terms,
+    project_labels,
+    project_spans,
+    read_glossary,
+    read_labels,
+)
 
 
 def links(text: str) -> list[tuple[int, int]]:

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.markup import MARKUP, XML, parse_markup
 from fairseq_normalign.text.offsets import blank_words, moses_words, plain_words
-from fairseq_normalign.text.tags import project_tags
+from fairseq_normalign.text.tags import MARKUP, XML, parse_markup, project_tags
 
 
 def links(text: str) -> list[tuple[int, int]]:
