@@ -256,9 +256,12 @@ def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
         raise InputError(
             f"{where}: activation {name} has no closed form; known: {', '.join(ACTIVATIONS)}"
         )
-    maps = []
-    for linear in (layer.fc1, layer.fc2):
-        maps += [wide(linear.weight.detach()), wide(linear.bias.detach())]
-    before = getattr(layer, "normalize_before", False)
-    norm = LayerNorm.of(layer.final_layer_norm)
-    return FeedForward(*maps, ACTIVATIONS[name], norm, before)
+    return FeedForward(
+        wide(layer.fc1.weight.detach()),
+        wide(layer.fc1.bias.detach()),
+        wide(layer.fc2.weight.detach()),
+        wide(layer.fc2.bias.detach()),
+        ACTIVATIONS[name],
+        LayerNorm.of(layer.final_layer_norm),
+        getattr(layer, "normalize_before", False),
+    )
