@@ -70,7 +70,7 @@ alti() {
   for half in odd even; do
     for model in "$(of deen $half.de $half.en)" "$(of ende $half.en $half.de) --reverse-gold"; do
       say "$half lines: ${model#* --path }"
-      for methods in "weights norms alti" "alti-l2 alti-encoder alti-rollout"; do
+      for methods in "weights norms alti" "alti-l2 alti-encoder alti-rollout" "layer-norms value-zeroing value-zeroing-ff"; do
         normalign methods $model --gold $half.talp --gold-index 1 --method $methods
       done
     done
@@ -106,6 +106,7 @@ blocks() {
     "$enfr --path $CHECKPOINTS/fren.pt --source-file $french --target-file $english"; do
     say "${model#* --path }"
     normalign stats $model --mixing
+    normalign mixing $model --scope ff-res-ln
   done
   python -m benchmarks mixing
 }

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -42,7 +42,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 # What a layer has if its feed-forward net is more than two maps, and the option (NormFormer).
 MORE_THAN_A_NET = {"ffn_layernorm": "--scale-fc", "w_resid": "--scale-resids"}
-NO_ARGUMENT = 1e-9  # below it, a counts as 0
+LEAST_STEP = 1e-8  # in float64, where differences are exact to 1e-16
 
 
 class FeedForward(NamedTuple):
@@ -58,7 +58,11 @@ class FeedForward(NamedTuple):
 
     def net(self, vectors: Tensor) -> Tensor:
         """FF(y), (…, C)."""
-        inner = self.activation(F.linear(vectors, self.first, self.first_bias))
+        return self.second_half(F.linear(vectors, self.first))
+
+    def second_half(self, argument: Tensor) -> Tensor:
+        """FF(y) for a = W₁y, (…, N) → (…, C)."""
+        inner = self.activation(argument + self.first_bias)
         return F.linear(inner, self.second, self.second_bias)
 
     def __call__(self, states: Tensor) -> Tensor:
@@ -67,20 +71,15 @@ class FeedForward(NamedTuple):
             return states + self.net(self.layer_norm(states))
         return self.layer_norm(states + self.net(states))
 
-    def slope(self, read: Tensor) -> Tensor:
-        """s for what the net reads, (…, C) → (…, N): mean slopes of the activation.
+    def slope(self, argument: Tensor) -> Tensor:
+        """s for a = W₁y, (…, N): mean slopes of the activation.
 
-        In float64, as small differences are divided by small numbers.
+        In float64, as small differences are divided by small numbers. Where a is 0, the derivative
+        is that of a tiny step.
         """
-        argument = F.linear(read, self.first).double()
-        bias = self.first_bias.double()
-        with torch.enable_grad():
-            leaf = bias.detach().requires_grad_()
-            (derivative,) = torch.autograd.grad(self.activation(leaf).sum(), leaf)
-        nothing = argument.abs() < NO_ARGUMENT
-        divisor = argument.masked_fill(nothing, 1)
-        mean = (self.activation(argument + bias) - self.activation(bias)) / divisor
-        return torch.where(nothing, derivative, mean).to(read.dtype)
+        bias, step = self.first_bias.double(), argument.double()
+        step[step.abs() < LEAST_STEP] = LEAST_STEP
+        return ((self.activation(bias + step) - self.activation(bias)) / step).to(argument.dtype)
 
 
 @dataclass(eq=False)
@@ -102,18 +101,28 @@ class Layer:
     below: Block | None = None
 
     @cached_property
+    def state(self) -> Tensor:
+        """y, behind the attention blocks, (B, T, C)."""
+        return self.block.output
+
+    @cached_property
+    def argument(self) -> Tensor:
+        """a = W₁y, in pre-LN W₁LN(y), (B, T, N)."""
+        net = self.feed_forward
+        return F.linear(net.layer_norm(self.state) if net.before else self.state, net.first)
+
+    @cached_property
     def deviation(self) -> Tensor:
         """What the layer norm divides by, (B, T, 1)."""
-        state = self.block.output
-        read = state if self.feed_forward.before else state + self.feed_forward.net(state)
-        return self.feed_forward.layer_norm.deviation(read)
+        net, read = self.feed_forward, self.state
+        if not net.before:
+            read = read + net.second_half(self.argument)
+        return net.layer_norm.deviation(read)
 
     @cached_property
     def slope(self) -> Tensor:
         """s, (B, T, N)."""
-        state = self.block.output
-        read = self.feed_forward.layer_norm(state) if self.feed_forward.before else state
-        return self.feed_forward.slope(read)
+        return self.feed_forward.slope(self.argument)
 
     def hidden(self, vectors: Tensor) -> Tensor:
         """W₁u, in pre-LN W₁C(u) without σ, (…, C) → (…, N)."""
@@ -160,7 +169,7 @@ class Layer:
         net, constant = self.feed_forward, self.block.constant
         if self.below is not None:
             constant = constant + self.block.scaled(self.below.constant) / self.block.deviation
-        constant = constant.expand_as(self.block.output)
+        constant = constant.expand_as(self.state)
         added = self.through(constant)[1] + net.net(torch.zeros_like(constant))
         bias = wide(net.layer_norm.bias)
         if net.before:
@@ -234,8 +243,8 @@ def refuse_unknown_layers(model: nn.Module, kinds: Collection[str]) -> None:
             feed_forward(model, KINDS[kind].side, number)
         elif kind == "cross" and "decoder" in kinds:
             raise InputError(
-                "decoder layers also have source–target attention; for whole layers, look at all "
-                "attention, or at that of the encoder"
+                "decoder layers also have source–target attention; for whole layers, use "
+                "--attention all or encoder"
             )
 
 
@@ -256,9 +265,12 @@ def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
         raise InputError(
             f"{where}: activation {name} has no closed form; known: {', '.join(ACTIVATIONS)}"
         )
-    maps: list[Any] = []
-    for linear in (layer.fc1, layer.fc2):
-        maps += [wide(linear.weight.detach()), wide(linear.bias.detach())]
-    before = getattr(layer, "normalize_before", False)
-    norm = LayerNorm.of(layer.final_layer_norm)
-    return FeedForward(*maps, ACTIVATIONS[name], norm, before)
+    return FeedForward(
+        wide(layer.fc1.weight.detach()),
+        wide(layer.fc1.bias.detach()),
+        wide(layer.fc2.weight.detach()),
+        wide(layer.fc2.bias.detach()),
+        ACTIVATIONS[name],
+        LayerNorm.of(layer.final_layer_norm),
+        getattr(layer, "normalize_before", False),
+    )

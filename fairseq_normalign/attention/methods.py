@@ -156,6 +156,33 @@ def alti_rollout(batch: Batch, layer: int, head: None = None) -> Tensor:
     return batch.rollout.source(layer)
 
 
+def layer_norms(batch: Batch, layer: int, head: int | None) -> Tensor:
+    """‖·‖ of what each source token adds to the output of the whole layer."""
+    from fairseq_normalign.attention.alti import head_block
+    from fairseq_normalign.attention.layer import Layer, feed_forward
+
+    block = batch.blocks["cross", layer]
+    if head is not None:
+        block = head_block(block, head)
+    return Layer(block, feed_forward(batch.forcing.model, "decoder", layer)).pair_norms()[-1]
+
+
+def value_zeroing(
+    batch: Batch, layer: int, head: int | None, *, whole_layer: bool = False
+) -> Tensor:
+    """How much the state changes without a source token's value, as shares of a row.
+
+    Args:
+        whole_layer: the state behind the feed-forward net, not that of the attention block.
+    """
+    from fairseq_normalign.attention.layer import feed_forward
+    from fairseq_normalign.attention.value_zeroing import value_zeroing
+
+    net = feed_forward(batch.forcing.model, "decoder", layer) if whole_layer else None
+    heads = slice(None) if head is None else slice(head, head + 1)
+    return value_zeroing(batch.blocks["cross", layer], net, heads)
+
+
 def lrp(
     batch: Batch, layer: None = None, head: None = None, *, rules: str, epsilon: float
 ) -> np.ndarray:
@@ -246,6 +273,23 @@ METHODS: dict[str, Method] = {
         "the share of source tokens in decoder states, through all layers (ALTI+)",
         needs=ALL_BLOCKS,
         heads=False,
+    ),
+    "layer-norms": Method(
+        layer_norms,
+        "‖·‖ of what source tokens add to the layer's output, through its feed-forward net (after "
+        "Kobayashi et al., 2024)",
+        needs=BLOCKS,
+    ),
+    "value-zeroing": Method(
+        value_zeroing,
+        "1 - cos of the block's output with and without a source token's value (after Mohebbi et "
+        "al., 2023)",
+        needs=BLOCKS,
+    ),
+    "value-zeroing-ff": Method(
+        partial(value_zeroing, whole_layer=True),
+        "the same of the layer's output, behind the feed-forward net",
+        needs=BLOCKS,
     ),
     SHIFT_ATT: Method(
         shift_att,

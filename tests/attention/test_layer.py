@@ -1,6 +1,7 @@
 """The decomposition of whole layers against the layers' own output and a numeric integral."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_normalign.attention.block import pair_norms
 from fairseq_normalign.attention.layer import ACTIVATIONS, Layer, feed_forward, layers_with
+from fairseq_normalign.attention.methods import METHODS, Batch
 from fairseq_normalign.attention.recorder import record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import layers_of
@@ -144,11 +146,11 @@ def test_a_masked_model(batch):
 
 def test_where_the_argument_is_0_the_slope_is_the_derivative():
     net = feed_forward(randomised(build_model(activation_fn="gelu")), "encoder", 0)
-    slope = net.slope(torch.zeros(16))
+    slope = net.slope(torch.zeros(32))
     bias = net.first_bias.double().requires_grad_()
     (derivative,) = torch.autograd.grad(ACTIVATIONS["gelu"](bias).sum(), bias)
     assert_close(slope, derivative.float())
-    assert_close(net.slope(torch.full((16,), 1e-7)), slope)
+    assert_close(net.slope(torch.full((32,), 1e-7)), slope)
 
 
 REFUSED = {
@@ -170,3 +172,17 @@ def test_a_layer_without_two_linear_maps_is_refused():
     del model.encoder.layers[0].fc2
     with pytest.raises(InputError, match="encoder layer 1 has no feed-forward net of two linear"):
         feed_forward(model, "encoder", 0)
+
+
+def test_layer_norms_of_one_head_leave_the_other_heads_to_the_stream(batch):
+    model = randomised(build_model())
+    with torch.no_grad(), record_blocks(model, ("cross",)) as blocks:
+        model(**batch)
+    of_model = Batch(SimpleNamespace(model=model), [], {}, blocks)
+    together = Layer(blocks["cross", 1], feed_forward(model, "decoder", 1))
+    compute = METHODS["layer-norms"].compute
+    assert_close(compute(of_model, 1, None), together.pair_norms()[-1])
+    vectors = blocks["cross", 1].recorded.cut([2]).summed_vectors()
+    scaled = together.block.scaled(vectors) / together.block.deviation[:, :, None]
+    by_key = [together.through(scaled[:, :, key])[-1].norm(dim=-1) for key in range(5)]
+    assert_close(compute(of_model, 1, 2), torch.stack(by_key, -1), rtol=1e-4)
