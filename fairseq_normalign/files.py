@@ -17,6 +17,7 @@ import contextlib
 import errno
 import gzip
 import hashlib
+import importlib
 import io
 import itertools
 import logging
@@ -38,7 +39,7 @@ from typing import IO, Any
 from fairseq_normalign.errors import InputError
 
 ASCII_SPACE = re.compile("[ \t\n\r\f\v]+")  # a no-break space is part of its word
-PACKED = ".gz"
+GZIP, ZSTD = ".gz", ".zst"
 PART, LOCK = "part", "normalign-lock"  # endings of our own files beside an output
 BYTE_ORDER = "\ufeff"  # a mark that may begin a file; utf-8-sig would also drop half a mark
 
@@ -103,7 +104,7 @@ def digest_of(files: Iterable[Path]) -> str:
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, one at a time; ``-`` is stdin and ``*.gz`` is unpacked.
+    """The lines of a UTF-8 file, one at a time; ``-`` is stdin, ``*.gz`` and ``*.zst`` unpacked.
 
     They end in LF or CR LF, and come with LF. A CR elsewhere is refused: it ends a line for some
     programs, and is a blank for others.
@@ -121,7 +122,8 @@ def read_lines(path: str | Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         raise InputError(f"{name}:{number}: not UTF-8 text ({error.reason})") from None
     except (EOFError, zlib.error) as error:
-        raise InputError(f"{name}: damaged: {error}; is the gzip file complete?") from None
+        kind = "zstd" if str(path).endswith(ZSTD) else "gzip"
+        raise InputError(f"{name}: damaged: {error}; is the {kind} file complete?") from None
     except OSError as error:
         raise InputError(f"{name}: {error.strerror or error}") from None
 
@@ -140,9 +142,53 @@ def _open(path: str | Path) -> io.BufferedIOBase:
         if sys.stdin is None or sys.stdin.closed:
             raise InputError("<stdin>: is closed; name a file, or pipe text into the command")
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    if str(path).endswith(PACKED):
+    if str(path).endswith(GZIP):
         return gzip.open(path)
+    if str(path).endswith(ZSTD):
+        return io.BufferedReader(Unpacked(Path(path).open("rb"), zstandard()))
     return Path(path).open("rb")
+
+
+def zstandard() -> Any:
+    """The library that packs and unpacks ``*.zst``."""
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        raise InputError(".zst files need zstandard: pip install zstandard") from None
+
+
+class Unpacked(io.RawIOBase):
+    """The contents of a ``*.zst`` file; the library's own reader would not miss a lost end."""
+
+    def __init__(self, file: IO[bytes], library: Any):
+        self.file, self.library = file, library
+        self.frame: Any = None
+        self.waiting = self.left = b""  # unpacked, and of the next frame
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.waiting:
+            is_over = self.frame is None or self.frame.eof
+            packed = self.left or self.file.read(1 << 16)
+            if not packed and not is_over:
+                raise EOFError("its end is missing")
+            if not packed:
+                return 0
+            if is_over:  # a file may have several frames
+                self.frame = self.library.ZstdDecompressor().decompressobj()
+            try:
+                self.waiting, self.left = self.frame.decompress(packed), self.frame.unused_data
+            except self.library.ZstdError as error:
+                raise EOFError(str(error)) from None
+        size = min(len(buffer), len(self.waiting))
+        buffer[:size], self.waiting = self.waiting[:size], self.waiting[size:]
+        return size
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
@@ -231,17 +277,20 @@ def beside(target: Path, ending: str) -> Path:
 def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
     """A file to write that appears under its name only when complete.
 
-    An error, or Ctrl-C, leaves the old file as it was and nothing else. Text for ``*.gz`` is
-    packed, the same text as the same bytes. See the top of this module for links, permissions,
-    devices and two runs at once.
+    An error, or Ctrl-C, leaves the old file as it was and nothing else. Text for ``*.gz`` and
+    ``*.zst`` is packed, the same text as the same bytes. See the top of this module for links,
+    permissions, devices and two runs at once.
     """
     with _naming(path), _straight(path) if is_stream(path) else _replacing(path) as raw:
         if binary:
             yield raw
             return
-        # Neither name nor time: they would make other bytes of the same text.
-        is_packed = str(path).endswith(PACKED)
-        stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if is_packed else raw
+        stream = raw
+        if str(path).endswith(GZIP):
+            # Neither name nor time: they would make other bytes of the same text.
+            stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
+        elif str(path).endswith(ZSTD):
+            stream = zstandard().ZstdCompressor().stream_writer(raw, closefd=False)
         with io.TextIOWrapper(stream, **TEXT) as text:
             yield text
 

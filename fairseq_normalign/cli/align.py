@@ -211,10 +211,7 @@ def check_learned(args: Namespace) -> None:
 def check_interactive(args: Namespace) -> None:
     """Settles that pairs come and go one by one; refuses what needs more of them."""
     checks.excludes(args, "interactive", "output", "workers", "engine", "chunk", "evidence")
-    if args.learned is None or not Path(args.learned).is_file():
-        raise InputError(
-            "--interactive needs --learned FILE, which normalign align … --learned FILE writes"
-        )
+    checks.requires(args, "learned", "interactive", value="FILE")
     args.source_file = args.source_file or "-"
     args.chunk = 1
 

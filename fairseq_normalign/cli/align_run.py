@@ -43,7 +43,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
 
     (args,) = options_of_each(args)
     aligner = load_aligner(args)
-    is_learned = args.learned is not None and Path(args.learned).exists()
+    is_learned = args.interactive or (args.learned is not None and Path(args.learned).exists())
     learned = aligner.load_learned(args.learned) if is_learned else None
     links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
     corpus = raw_corpus(args, aligner.models, links)

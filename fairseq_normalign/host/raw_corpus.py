@@ -7,6 +7,7 @@ lines of text or lists of tokens, and the links that other aligners have for the
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, tee
@@ -202,7 +203,8 @@ def refuse_swapped(texts: Sequence[Text], reader: PairReader) -> None:
     They do if they are named after the languages of the model, but the other way round. With a
     joint dictionary nothing else would tell: the model reads either language.
     """
-    endings = [Path(str(text.name).removesuffix(".gz")).suffix[1:] for text in texts]
+    names = [re.sub(r"\.(gz|zst)$", "", str(text.name)) for text in texts]
+    endings = [Path(name).suffix[1:] for name in names]
     source, target = languages_of(reader.task)
     if source != target and endings == [target, source]:
         raise InputError(

@@ -307,7 +307,7 @@ def test_interactive_answers_each_line_at_once(corpus, checkpoint, reverse, text
 def test_interactive_needs_a_learned_file(corpus, checkpoint, pieces, tmp_path):
     for more, message in {
         (): "--interactive needs --learned FILE",
-        ("--learned", tmp_path / "none"): "--interactive needs --learned FILE",
+        ("--learned", tmp_path / "none"): "none: no such file; normalign align … --learned",
         ("-o", tmp_path / "links"): "--output cannot be used with --interactive",
     }.items():
         done = align(corpus, checkpoint, *pieces, "--interactive", *more, check=False)
