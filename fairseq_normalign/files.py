@@ -285,7 +285,7 @@ def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
         if binary:
             yield raw
             return
-        stream = raw
+        stream: Any = raw
         if str(path).endswith(GZIP):
             # Neither name nor time: they would make other bytes of the same text.
             stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)

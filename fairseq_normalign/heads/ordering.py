@@ -22,8 +22,8 @@ from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
+from fairseq_normalign.host.attention_modules import keep_heads
 from fairseq_normalign.host.checkpoint import check_fit, is_stock, rename, save
-from fairseq_normalign.host.head_removal import keep_heads
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.names import Head, in_stored_order
