@@ -13,6 +13,7 @@ from fairseq_normalign.alignment.aligner import DecidedAligner, OpenAligner
 from fairseq_normalign.alignment.decision import Decision, read_learned
 from fairseq_normalign.alignment.evidence import AUTO, LEARNED
 from fairseq_normalign.alignment.layer_choice import FEW
+from fairseq_normalign.alignment.lexicon import LEAST
 from fairseq_normalign.attention.extract import best_link
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
@@ -112,6 +113,25 @@ class Links:
             texts = pair.source.text, pair.target.text
             aligned = AlignedPair(links, shares, *texts, of_all)
             lines.append(WRITERS[self.format](aligned, self.index) + "\n")
+        return Partial(text="".join(lines), notes=notes)
+
+
+class LinkCounts(Links):
+    """Expected numbers of links: for each pair a line of source and target words, and shares."""
+
+    def chunk(
+        self, models: Aligning, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
+    ) -> Partial:
+        aligner = models.decided(prepared)
+        streams, notes = models.reader.read(chunk)
+        lines = []
+        softs = aligner.run(*streams, progress=progress)
+        for pair, soft in zip(streams[0], softs, strict=True):
+            shares = shares_of_all(aligner, soft)
+            cells = []
+            for t, s in zip(*np.nonzero(shares >= LEAST), strict=True):
+                cells += [pair.source.text[s], pair.target.text[t], f"{shares[t, s]:.4f}"]
+            lines.append(" ".join(cells) + "\n")
         return Partial(text="".join(lines), notes=notes)
 
 

@@ -34,10 +34,14 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.run import Aligning
 
 
-def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
-    """The alignment of a corpus by the models that the options name."""
+def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> Iterator[Task]:
+    """The alignment of a corpus by the models that the options name.
+
+    Args:
+        count: expected numbers of links instead of links.
+    """
     from fairseq_normalign.alignment.loading import load_aligner
-    from fairseq_normalign.alignment.run import Links, check_policy, keep_learned
+    from fairseq_normalign.alignment.run import LinkCounts, Links, check_policy, keep_learned
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
 
@@ -58,7 +62,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         signed["never-empty"] = 1
     if args.confidence:  # its last digit may depend on the size of batches
         signed["batch"] = args.max_tokens
-    measure = Links(
+    measure = (LinkCounts if count else Links)(
         0 if args.interactive else aligner.sample_size,
         index=args.index,
         confidence=args.confidence,

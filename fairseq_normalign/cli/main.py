@@ -28,6 +28,7 @@ TASKS = {
     },
     "Use alignments": {
         "project": "carry tags, labels and terms over to a translation",
+        "shortlist": "lexical shortlists for Marian, by expected links",
         "order-heads": "put the best aligning heads first, for engines that look at these",
     },
     "Analyse a model": {

@@ -14,7 +14,7 @@ from fairseq_normalign.runs.measure import made_in
 
 DESCRIPTION = """Merge the shards of `normalign align --num-shards N --shard-id K --output OUTPUT`,
 or of another command with these options, from OUTPUT.run to OUTPUT. OUTPUT.run is removed."""
-WITH_SHARDS = ("align", "export", "heads", "methods", "mixing", "stats")
+WITH_SHARDS = ("align", "export", "heads", "methods", "mixing", "shortlist", "stats")
 EXAMPLE = "normalign merge corpus.pharaoh"
 
 

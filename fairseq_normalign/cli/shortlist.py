@@ -1,0 +1,90 @@
+"""``normalign shortlist MODEL SOURCE TARGET -o PREFIX``: lexical shortlists for Marian."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from fairseq_normalign.alignment.evidence import AlignOptions
+from fairseq_normalign.cli import align, checks, options
+from fairseq_normalign.cli.align_run import tasks
+from fairseq_normalign.cli.runs import add_run_options, run_command
+from fairseq_normalign.files import whole_file
+from fairseq_normalign.options import add_flags
+from fairseq_normalign.runs.measure import Made
+
+DESCRIPTION = """Write how words are translated: PREFIX.s2t has lines 'target source p(target |
+source)', PREFIX.t2s lines 'source target p(source | target)', as Marian's --shortlist reads them.
+Probabilities are shares of the expected numbers of links; options are those of align."""
+EXAMPLE = "normalign shortlist deen/ train.de.gz train.en.gz -r ende/ -o lex"
+Counts = Mapping[tuple[str, str], float]  # expected links of (source, target)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    options.add_corpus_options(parser)
+    add_flags(parser, AlignOptions)
+    align.add_combination_options(parser)
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.s2t and PREFIX.t2s"
+    )
+    group.add_argument(
+        "--top",
+        type=options.positive,
+        default=100,
+        metavar="N",
+        help="keep the N best translations of each word (default: %(default)s)",
+    )
+    of_align = {"confidence": False, "interactive": False, "never_empty": False}
+    parser.set_defaults(index=0, format="pharaoh", **of_align)
+    add_run_options(parser)
+
+
+def check(args: Namespace) -> None:
+    align.check(args)
+    for path in outputs(args):
+        checks.check_output(path, *checks.inputs_of(args))
+
+
+parse_args = options.model_command(
+    "shortlist", DESCRIPTION, EXAMPLE, add_options, check, several=True
+)
+
+
+def outputs(args: Namespace) -> list[str]:
+    return [f"{args.output}.s2t", f"{args.output}.t2s"]
+
+
+def main(args: Namespace) -> None:
+    run_command("shortlist", args, partial(tasks, count=True), finish)
+
+
+def finish(args: Namespace, made: Mapping[str, Made]) -> None:
+    """Adds up the links of all pairs, and writes both directions."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for part in made["links"].partials:
+        for line in part.text.split("\n"):
+            words = line.split(" ")
+            for source, target, share in zip(words[::3], words[1::3], words[2::3], strict=False):
+                counts[source, target] += float(share)
+    turned = {(target, source): count for (source, target), count in counts.items()}
+    for path, of_side in zip(outputs(args), (counts, turned), strict=True):
+        with whole_file(path) as file:
+            file.writelines(shortlist(of_side, args.top))
+
+
+def shortlist(counts: Counts, top: int) -> Iterator[str]:
+    """Lines ``translation word p(translation | word)``, the best translations of each word first.
+
+    Args:
+        counts: by (word, translation).
+    """
+    by_word: dict[str, list[tuple[float, str]]] = {}
+    for (word, translation), count in counts.items():
+        by_word.setdefault(word, []).append((-count, translation))
+    for word, translations in sorted(by_word.items()):
+        total = sum(count for count, _ in translations)
+        for count, translation in sorted(translations)[:top]:
+            yield f"{translation} {word} {count / total:.7f}\n"
