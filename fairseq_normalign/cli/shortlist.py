@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -63,7 +63,7 @@ def main(args: Namespace) -> None:
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Adds up the links of all pairs, and writes both directions."""
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: defaultdict[tuple[str, str], float] = defaultdict(float)
     for part in made["links"].partials:
         for line in part.text.split("\n"):
             words = line.split(" ")
