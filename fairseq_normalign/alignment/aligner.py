@@ -23,7 +23,7 @@ from fairseq_normalign.alignment.layer_choice import (
 )
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links_of, row_shares
 from fairseq_normalign.attention.methods import full_spec, method_of
-from fairseq_normalign.attention.soft import Choice, Evidence, Soft
+from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.attention.trained_head import fingerprint
 from fairseq_normalign.errors import InputError
@@ -309,8 +309,18 @@ class NormAligner(OpenAligner):
         if not forcing.layers_with_heads():
             raise InputError("the source–target attention has no heads left: nothing to align by")
         self.forcing, self.reader = forcing, reader
-        self.options = replace(options or AlignOptions(), **changes)
-        self.remembered = self._named()
+        self.options = options = replace(options or AlignOptions(), **changes)
+        # What the options name, from 0; None where they leave it open.
+        self.layer = self.head = None
+        if options.layer != AUTO:
+            self.layer = checked_layer(forcing, options.layer, options.head)
+        if options.head is not None:
+            self.head = options.head - 1
+        method = method_of(options.method)
+        step = options.step if len(method.steps) > 1 else method.steps[0]
+        if step != AUTO and (self.layer is not None or not method.layers):
+            named = Evidence(options.method, self.layer, step, self.head)
+            self.remembered = Decision(NONE, [Weighted(named)])
 
     @classmethod
     def from_checkpoint(
@@ -356,51 +366,34 @@ class NormAligner(OpenAligner):
         """``de-en``, for messages."""
         return "-".join(map(str, languages_of(self.reader.task)))
 
-    def _named(self) -> Decision | None:
-        """What the options name, checked against the model; None if they leave something open."""
-        method = self.options.method
-        layer = self._named_layer()
-        steps = method_of(method).steps
-        step = steps[0] if len(steps) == 1 else self.options.step
-        if step == AUTO or (layer is None and method_of(method).layers):
-            return None
-        return Decision(NONE, [Weighted(Evidence(method, layer, step, self._named_head()))])
-
-    def _named_layer(self) -> int | None:
-        """The layer that the options name, from 0."""
-        if self.options.layer == AUTO:
-            return None
-        return checked_layer(self.forcing, self.options.layer, self.options.head)
-
-    def _named_head(self) -> int | None:
-        """The head of that layer that the options name, from 0."""
-        return None if self.options.head is None else int(self.options.head) - 1
-
     def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
         (pairs,) = decisive_samples([self], first)
         return self.decision_by(pairs)
 
     def decision_by(self, pairs: Sequence[Pair]) -> Decision:
         """What some pairs decide, be they many or few."""
-        choice = self.choice(pairs)
-        step = choice.step if self.options.step == AUTO else self.options.step
-        evidence = Evidence(self.options.method, choice.layers[step], step, self._named_head())
-        return Decision(NONE, [Weighted(evidence)], None, len(pairs), choice.agreement)
+        chosen, agreement = self.chosen(pairs)
+        fitting = [place for place in chosen if self.options.step in (place.step, AUTO)]
+        return Decision(NONE, [Weighted(fitting[0])], None, len(pairs), agreement)
 
-    def choice(self, pairs: Sequence[Pair]) -> Choice:
-        """The best layer and step, among those that the options leave open, without gold."""
+    def chosen(self, pairs: Sequence[Pair]) -> tuple[list[Evidence], float]:
+        """The best layer for each step, without gold, the better step first.
+
+        Only layers that the options leave open are looked at. The number says how far source and
+        target words agree there, above chance.
+        """
         candidates = every_evidence(self.forcing, [self.options.method], heads=False)
-        layer, head = self._named_layer(), self._named_head()
-        if layer is not None:
-            of_layer = [evidence for evidence in candidates if evidence.layer == layer]
-            candidates = [evidence._replace(head=head) for evidence in of_layer]
+        if self.layer is not None:
+            of_layer = [evidence for evidence in candidates if evidence.layer == self.layer]
+            candidates = [evidence._replace(head=self.head) for evidence in of_layer]
         vote = LayerVote(candidates, null=self.options.null)
         with bar("choosing a layer", total=len(pairs)) as shown:
             for softs in self.evidences_many(pairs, candidates, progress=shown.update):
                 vote.add(softs)
-        choice = vote.choice()
-        warn_of_noise(choice.agreement, len(pairs), self.languages)
-        return choice
+        chosen = vote.chosen()
+        agreement = vote.agreement_of(chosen[0])
+        warn_of_noise(agreement, len(pairs), self.languages)
+        return chosen, agreement
 
     def check(self, evidence: Evidence) -> None:
         """Refuses an evidence that the model does not have."""

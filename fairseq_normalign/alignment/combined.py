@@ -189,11 +189,9 @@ class CombinedAligner(OpenAligner):
         agreed = []
         least = 1.0
         for place, (aligner, pairs) in enumerate(zip(self.aligners, samples, strict=True)):
-            choice = aligner.choice(pairs)
-            least = min(least, choice.agreement)
-            for step, layer in choice.layers.items():
-                evidence = Evidence(aligner.options.method, layer, step)
-                agreed.append(Weighted(evidence, reverse=bool(place)))
+            chosen, agreement = aligner.chosen(pairs)
+            least = min(least, agreement)
+            agreed += [Weighted(evidence, reverse=bool(place)) for evidence in chosen]
         return Decision(combine, self.evidences or agreed, None, len(samples[0]), least)
 
     def every_evidence(self) -> list[Weighted]:
@@ -278,7 +276,7 @@ class CombinedAligner(OpenAligner):
             "chosen": "by-hand" if self.evidences else "without-gold",
             **learned,
             "eos": options.eos,
-            "merge": str(options.merges),
+            "merge": options.merges,
             "extract": self.extract or EXTRACT[decision.combine],
         }
 

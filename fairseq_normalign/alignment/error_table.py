@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from fairseq_normalign.alignment.aer import Counts, ends, percent
-from fairseq_normalign.attention.soft import Choice, Evidence
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.results.blocks import (
     Block,
     Cell,
@@ -48,7 +48,7 @@ class ErrorTable(Result):
     """How well each layer (and head) of one model aligns, by method and step."""
 
     scores: Mapping[Evidence, Counts]
-    choices: Mapping[str, Choice]  # by method: what is chosen without gold
+    chosen: Mapping[str, Sequence[Evidence]]  # by method: what is chosen without gold, best first
     intervals: Mapping[Evidence, tuple[float, float]] = field(default_factory=dict)  # of AER, 95 %
     rules: Mapping[str, str] = field(default_factory=dict)  # by method: how links are taken
     costs: Mapping[str, Sequence[Cell]] = field(default_factory=dict)  # see ``method_cost``
@@ -65,12 +65,7 @@ class ErrorTable(Result):
 
     def choice(self, method: str) -> Evidence:
         """The layer and step that are chosen without gold for a method."""
-        return chosen_place(method, self.choices[method])
-
-    def _is_chosen_layer(self, evidence: Evidence) -> bool:
-        """Whether this layer is the one that is chosen without gold for its step."""
-        layers = self.choices[evidence.method].layers
-        return evidence.head is None and layers.get(evidence.step, -1) == evidence.layer
+        return self.chosen[method][0]
 
     def _aer(self, evidence: Evidence) -> float | None:
         """In percent; None if it is undefined, or the method has no such layer."""
@@ -87,7 +82,7 @@ class ErrorTable(Result):
     @property
     def findings(self) -> list[str]:
         aers = self._of_layers()
-        best = min(map(self.choice, self.choices), key=aers.__getitem__)
+        best = min(map(self.choice, self.chosen), key=aers.__getitem__)
         aer = self._aer(best)
         where = f"by {best.method} (layer {place_name(best)}, chosen without gold)."
         return [] if aer is None else [f"AER is {aer:.1f} % {where}"]
@@ -116,7 +111,7 @@ class ErrorTable(Result):
             for layer in layers:
                 place = Evidence(method, layer, step)
                 row.append(self._aer(place))
-                marks_of_row.append("*" * (place == best) + "+" * self._is_chosen_layer(place))
+                marks_of_row.append("*" * (place == best) + "+" * (place in self.chosen[method]))
                 if layer is not None and place in aers:
                     of_layers.append(aers[place])
             if has_mean:
@@ -148,7 +143,7 @@ class ErrorTable(Result):
                 interval = ends(self.intervals.get(evidence))
                 point = Point(layer_name(evidence.layer), aer, *interval, marked=is_chosen)
                 points.setdefault(COLUMN(evidence), []).append(point)
-        methods = list(self.choices)
+        methods = list(self.chosen)
         curves = []
         for (method, step), of_method in points.items():
             colour = methods.index(method)
@@ -168,12 +163,12 @@ class ErrorTable(Result):
         """A row for each method: what is chosen without gold, its score, the best, the cost."""
         best = lowest(self._of_layers(), attrgetter("method"))
         rows: list[list[Cell]] = []
-        for method in self.choices:
+        for method in self.chosen:
             place = self.choice(method)
             row: list[Cell] = [method, place_name(place), *self._score(place)]
             row += [place_name(best[method]), self._aer(best[method])]
             rows.append([*row, *self.costs.get(method, [None] * 3)])
-        for name in self.costs.keys() - self.choices.keys():  # a forward pass
+        for name in self.costs.keys() - self.chosen.keys():  # a forward pass
             rows.append([name, *[None] * 8, *self.costs[name]])
         columns = ["method", "chosen", *SCORES, "best by gold", "its AER"]
         columns += ["× forward", "s/1,000", "MB"]
@@ -224,15 +219,11 @@ class ErrorTable(Result):
             method, layer, step, head = evidence
             place = [None if number is None else number + 1 for number in (layer, head)]
             row: list[Cell] = [method, *place, step, *self._score(evidence), counts.links]
-            row += [int(self._is_chosen_layer(evidence)), int(self.choices[method].step == step)]
+            row += [int(evidence in self.chosen[method]), int(self.choice(method).step == step)]
             rows.append([*row, int(evidence in best), self.rules.get(method)])
         columns = ["method", "layer", "head", "step", *SCORES, "links"]
         columns += ["chosen layer", "chosen step", "best by gold", "extract"]
         return Table(columns, rows, "Every cell", name="cells", hidden=True)
-
-
-def chosen_place(method: str, choice: Choice) -> Evidence:
-    return Evidence(method, choice.layers[choice.step], choice.step)
 
 
 def layer_name(layer: int | None) -> str:

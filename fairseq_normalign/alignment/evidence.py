@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.attention.extract import MERGES, PIECE_ARGMAX, RULES, check_extract
 from fairseq_normalign.attention.methods import A_FILE, METHODS, SHIFT_ATT, method_of
-from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence, Merges
+from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import layer as layer_number
 from fairseq_normalign.options import option, positive
@@ -123,8 +123,8 @@ class AlignOptions:
             raise InputError(f"head {self.head}: name its layer as well (--layer N)")
 
     @property
-    def merges(self) -> Merges:
-        return Merges(self.source_merge, self.target_merge)
+    def merges(self) -> str:
+        return f"{self.source_merge}+{self.target_merge}"
 
     @property
     def null(self) -> bool:
@@ -141,7 +141,7 @@ class AlignOptions:
         rule = self.rule_of(method)
         return {
             "eos": self.eos if method_of(method).eos else "skip",
-            "merge": "none" if rule == PIECE_ARGMAX else str(self.merges),
+            "merge": "none" if rule == PIECE_ARGMAX else self.merges,
             "extract": rule,
         }
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts, count, intervals
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner, Progress
-from fairseq_normalign.alignment.error_table import ErrorTable, chosen_place
+from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.alignment.layer_choice import SAMPLE, LayerVote, decisive_samples
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.alignment.method_cost import method_costs
 from fairseq_normalign.attention.methods import method_of
-from fairseq_normalign.attention.soft import STEPS, Choice, Evidence
+from fairseq_normalign.attention.soft import STEPS, Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
@@ -71,8 +71,8 @@ class MethodErrors:
         if not pairs:
             raise InputError("error rates cannot be measured on a corpus without pairs")
         aligner = self._aligner(models)
-        choices = layer_choices(aligner, self.methods, pairs)
-        places = {method: chosen_place(method, choice) for method, choice in choices.items()}
+        chosen = layer_choices(aligner, self.methods, pairs)
+        places = {method: of_steps[0] for method, of_steps in chosen.items()}
         likely = places[self.methods[0]]  # whose links should not look absurd
         links = []
         for (soft,) in aligner.evidences_many(pairs[:CHECKED], [likely]):
@@ -85,7 +85,7 @@ class MethodErrors:
         evidences = every_evidence(models.forcing, self.methods, heads=self.heads)
         return {
             "evidences": sorted(evidences, key=_place_in_table),
-            "choices": choices,
+            "chosen": chosen,
             "advice": advice,
             "costs": costs,
         }
@@ -94,7 +94,7 @@ class MethodErrors:
         self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
     ) -> Partial:
         pairs, golds, notes = _apart(models, chunk)
-        aligner, evidences = self._aligner(models), _evidences(prepared)
+        aligner, evidences = self._aligner(models), _evidences(prepared["evidences"])
         rows = []
         of_pairs = aligner.evidences_many(pairs, evidences, progress=progress)
         for softs, gold in zip(of_pairs, golds, strict=True):
@@ -107,11 +107,12 @@ class MethodErrors:
     merge = staticmethod(merged)
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> ErrorTable:
-        evidences, by_pair = _evidences(prepared), total.arrays["counts.rows"]  # (N, E, 4)
+        evidences = _evidences(prepared["evidences"])
+        by_pair = total.arrays["counts.rows"]  # (N, E, 4)
         totals = [Counts(*counts) for counts in by_pair.sum(axis=0).tolist()]
         return ErrorTable(
             dict(zip(evidences, totals, strict=True)),
-            {method: Choice(*choice) for method, choice in prepared["choices"].items()},
+            {method: _evidences(chosen) for method, chosen in prepared["chosen"].items()},
             dict(zip(evidences, intervals(by_pair), strict=True)),
             {method: self.options.rule_of(method) for method in self.methods},
             prepared["costs"],
@@ -132,8 +133,11 @@ class MethodErrors:
 
 def layer_choices(
     aligner: NormAligner, methods: Iterable[str], first: Sequence[Pair]
-) -> dict[str, Choice]:
-    """What is chosen of each method without gold, on the first pairs or the validation set."""
+) -> dict[str, list[Evidence]]:
+    """What is chosen of each method without gold, on the first pairs or the validation set.
+
+    The better step comes first (``LayerVote.chosen``).
+    """
     votes = {}
     for method in methods:
         candidates = every_evidence(aligner.forcing, [method], heads=False)
@@ -146,7 +150,7 @@ def layer_choices(
             soft_of = dict(zip(evidences, softs, strict=True))
             for vote in voting:
                 vote.add([soft_of[candidate] for candidate in vote.candidates])
-    return {method: vote.choice() for method, vote in votes.items()}
+    return {method: vote.chosen() for method, vote in votes.items()}
 
 
 def with_gold(gold: GoldFile, items: Iterable[Any]) -> Iterator[Any]:
@@ -188,8 +192,9 @@ def error_table(
     return measure_here(measure, ChunkReader([model], PAIRS), with_gold(gold, pairs), progress)
 
 
-def _evidences(prepared: Mapping[str, Any]) -> list[Evidence]:
-    return [Evidence(*evidence) for evidence in prepared["evidences"]]
+def _evidences(stored: Iterable[Sequence]) -> list[Evidence]:
+    """From JSON, which has lists."""
+    return [Evidence(*evidence) for evidence in stored]
 
 
 def _place_in_table(evidence: Evidence) -> tuple[bool, int, int, int]:

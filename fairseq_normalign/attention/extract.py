@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from fairseq_normalign.attention.soft import SUM_AND_MEAN, Merges, Pieces, Soft
+from fairseq_normalign.attention.soft import SUM_AND_MEAN, Pieces, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.strict_json import decimal
 from fairseq_normalign.text.links import Link
@@ -27,7 +27,7 @@ def to_words(
     soft: np.ndarray,
     source_ids: Sequence[int] | np.ndarray,
     target_ids: Sequence[int] | np.ndarray,
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
 ) -> np.ndarray:
     """Pieces -> words: columns of a source word are added, rows of a target word averaged.
 
@@ -38,13 +38,14 @@ def to_words(
         source_ids: word of each column, never decreasing; a last group of its own may stand for
             </s>.
         target_ids: word of each row.
-        merges: of columns and rows, if not by sum and mean.
+        merges: of columns and of rows.
 
     Returns:
         (…, T words, S words); words without pieces get zeros.
     """
-    by_source_word = _merge(soft, source_ids, -1, merges.source)
-    return _merge(by_source_word, target_ids, -2, merges.target)
+    of_source, of_target = merges.split("+")
+    by_source_word = _merge(soft, source_ids, -1, of_source)
+    return _merge(by_source_word, target_ids, -2, of_target)
 
 
 def _merge(

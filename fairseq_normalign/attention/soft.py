@@ -60,22 +60,5 @@ class Soft(NamedTuple):
         return html_table(Grid(title, "", "", rows, columns, shares.tolist(), decimals=0))
 
 
-class Choice(NamedTuple):
-    """The layer, from 0, to take for each step, and the better one of the steps."""
-
-    layers: dict[str, int | None]
-    step: str
-    agreement: float = 1.0  # of source and target words, above chance
-
-
-class Merges(NamedTuple):
-    """How the pieces of a word become one: ``sum``, ``mean`` or ``max``."""
-
-    source: str = "sum"
-    target: str = "mean"
-
-    def __str__(self) -> str:
-        return f"{self.source}+{self.target}"
-
-
-SUM_AND_MEAN = Merges()  # Garg et al. (2019)
+# How the pieces of a source and of a target word become one: sum, mean or max.
+SUM_AND_MEAN = "sum+mean"  # Garg et al. (2019)

@@ -18,7 +18,7 @@ from fairseq_normalign.attention.methods import (
     method_of,
 )
 from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
-from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
+from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import KINDS
@@ -28,7 +28,7 @@ def soft_alignments(
     forcing: TeacherForcing,
     pairs: list[Pair],
     evidences: Sequence[Evidence],
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
     *,
     keep_pieces: Collection[Evidence] = (),
 ) -> Iterator[list[Soft]]:

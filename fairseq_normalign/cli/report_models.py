@@ -17,7 +17,7 @@ from fairseq_normalign.alignment.browser import (
     shares_of,
     system_of_links,
 )
-from fairseq_normalign.alignment.error_table import ErrorTable, chosen_place
+from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.alignment.method_errors import error_table, layer_choices
 from fairseq_normalign.alignment.scores import ScoresResult
@@ -149,8 +149,8 @@ def browsed(
 ) -> System:
     """The soft alignments of a model, as many pairs as fit into so many bytes."""
     aligner = NormAligner(*material.model, align_options(args))
-    choices = table.choices if table else layer_choices(aligner, args.methods, material.first)
-    openings = [chosen_place(method, choice) for method, choice in choices.items()]
+    chosen = table.chosen if table else layer_choices(aligner, args.methods, material.first)
+    openings = [of_steps[0] for of_steps in chosen.values()]
     evidences = every_evidence(aligner.forcing, args.methods, heads=not args.no_heads)
     system = System(material.name, evidences, openings, material.languages)
     pairs = [material.first[text.line - 1] for text in texts]

@@ -81,10 +81,8 @@ def test_learned_takes_every_head_and_gives_probabilities(directions):
 def test_default_evidences_of_a_mean_are_the_chosen_layers():
     decided = CombinedAligner(aligner(), combine="product").decide(PAIRS)
     (pairs,) = aligner().read(PAIRS)
-    layers = aligner().choice(list(pairs)).layers
-    assert decided.decision.evidences == [
-        Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()
-    ]
+    chosen, _ = aligner().chosen(list(pairs))
+    assert decided.decision.evidences == list(map(Weighted, chosen))
 
 
 def test_relevance_is_an_evidence_like_any_other():

@@ -69,9 +69,8 @@ def test_cells_are_what_single_alignments_score(model, gold):
 def test_layers_are_chosen_as_align_chooses_them(model, gold):
     table = error_table(model, pairs(model), gold, METHODS, options=AlignOptions())
     for method in METHODS:
-        choice = NormAligner(model.forcing, model.reader, method=method).choice(pairs(model))
-        assert table.choices[method][:2] == choice[:2]
-        assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
+        chosen, _ = NormAligner(model.forcing, model.reader, method=method).chosen(pairs(model))
+        assert table.chosen[method] == chosen
 
 
 def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
@@ -84,5 +83,5 @@ def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
     table = error_table(
         model, pairs(model)[:1], GoldFile(str(path)), ["norms", "lrp"], options=AlignOptions()
     )
-    assert table.choices["norms"] == NormAligner(model.forcing, model.reader).choice(pairs(model))
-    assert table.choices["lrp"][:2] == ({"output": None}, "output")
+    chosen, _ = NormAligner(model.forcing, model.reader).chosen(pairs(model))
+    assert table.chosen == {"norms": chosen, "lrp": [Evidence("lrp", None, "output")]}
