@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
+from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
 from fairseq_normalign.alignment.evidence import NONE, AlignOptions, Weighted, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
@@ -199,20 +199,19 @@ class OpenAligner(Aligner):
 
     def load_learned(self, path: str | Path) -> DecidedAligner:
         """The aligner with what a file keeps; refuses one of other models or options."""
-        learned = read_learned(path)
-        if learned.models != _fingerprints(self):
+        decision, models, stored = read_learned(path)
+        if models != _fingerprints(self):
             counts = {(1, 2): "a reverse model as well: add -r", (2, 1): "one model: leave out -r"}
-            models = len(self.models), len(learned.models)
-            advice = counts.get(models, "other models: name those, or another file")
+            both = len(self.models), len(models)
+            advice = counts.get(both, "other models: name those, or another file")
             raise InputError(f"{path}: learned with {advice}")
         try:
-            decided = self.by(learned.decision)
+            decided = self.by(decision)
             now = decided.signature()
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except DAMAGE:
             raise InputError(f"{path}: damaged; remove it to learn again") from None
-        stored = learned.signature
         for name in [*stored, *now]:
             value, given = stored.get(name, "none"), now.get(name, "none")
             if name != "extract" and value != given:
@@ -267,14 +266,14 @@ class DecidedAligner(Aligner):
     def signature(self) -> dict[str, Any]:
         return self.aligner.signature_by(self.decision)
 
-    def learned(self) -> Learned:
+    def learned(self) -> str:
         """What a learned file keeps."""
-        return Learned(self.decision, _fingerprints(self), self.signature())
+        return learned_text(self.decision, _fingerprints(self), self.signature())
 
     def save(self, path: str | Path) -> None:
         """Writes a learned file, for ``load(MODEL, learned=path)`` and ``align --learned``."""
         with whole_file(path) as file:
-            file.write(self.learned().text())
+            file.write(self.learned())
 
 
 def _fingerprints(aligner: Aligner) -> list[str]:

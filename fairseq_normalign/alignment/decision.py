@@ -60,28 +60,25 @@ class Decision(NamedTuple):
         return cls(**{**contents, "evidences": evidences, "model": model})
 
 
-class Learned(NamedTuple):
-    """A decision, and what it is bound to: models, and the options that it was learned with."""
+def learned_text(decision: Decision, models: Sequence[str], signature: Mapping[str, object]) -> str:
+    """What a learned file holds: a decision, and what it is bound to.
 
-    decision: Decision
-    models: Sequence[str]  # their fingerprints
-    signature: Mapping[str, Any]
-
-    def text(self) -> str:
-        """What the file holds."""
-        contents = {"kind": KIND, "version": VERSION, **self._asdict()}
-        contents["decision"] = self.decision.as_json()
-        return json.dumps(contents, allow_nan=False) + "\n"
+    Args:
+        models: their fingerprints.
+        signature: of the options that it was learned with.
+    """
+    contents = {"decision": decision.as_json(), "models": models, "signature": signature}
+    return json.dumps({"kind": KIND, "version": VERSION, **contents}, allow_nan=False) + "\n"
 
 
-def read_learned(path: str | Path) -> Learned:
-    """Reads a learned file. Nothing in it is run."""
+def read_learned(path: str | Path) -> tuple[Decision, list[str], dict[str, object]]:
+    """The decision, models and signature of a learned file. Nothing in it is run."""
     try:
         contents = parse_json(Path(path).read_text(encoding="utf-8"))
         if (contents["kind"], contents["version"]) != (KIND, VERSION):
             raise ValueError("another file, or of another version")
         decision = Decision.from_json(contents["decision"])
-        return Learned(decision, list(contents["models"]), dict(contents["signature"]))
+        return decision, list(contents["models"]), dict(contents["signature"])
     except FileNotFoundError:
         raise InputError(
             f"{path}: no such file; normalign align … --learned {path} makes it"

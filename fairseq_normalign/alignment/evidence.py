@@ -19,6 +19,7 @@ from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import layer as layer_number
 from fairseq_normalign.options import option, positive
+from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -178,13 +179,6 @@ def combination_of(
     return combine
 
 
-class LinksFile(NamedTuple):
-    """Links of another aligner as an evidence; ``reverse`` if they have the target word first."""
-
-    path: str
-    reverse: bool = False
-
-
 class Weighted(NamedTuple):
     """An evidence of the model, or of the reverse model, and its weight in a mean."""
 
@@ -208,7 +202,7 @@ def every_evidence(model: TeacherForcing, methods: Iterable[str], *, heads: bool
     return evidences
 
 
-def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinksFile]]:
+def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinkFile]]:
     """Evidences of models, and files of links."""
     weighted, files = [], []
     for text in texts:
@@ -216,7 +210,7 @@ def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinksFil
         if parts is None:
             weighted.append(parse_evidence(text))
         else:
-            files.append(LinksFile(parts["path"], parts["reverse"] is not None))
+            files.append(LinkFile(parts["path"], reverse=parts["reverse"] is not None))
     return weighted, files
 
 

@@ -109,9 +109,9 @@ class MethodErrors:
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> ErrorTable:
         evidences = _evidences(prepared["evidences"])
         by_pair = total.arrays["counts.rows"]  # (N, E, 4)
-        totals = [Counts(*counts) for counts in by_pair.sum(axis=0).tolist()]
+        totals = by_pair.sum(axis=0).tolist()
         return ErrorTable(
-            dict(zip(evidences, totals, strict=True)),
+            {place: Counts(*total) for place, total in zip(evidences, totals, strict=True)},
             {method: _evidences(chosen) for method, chosen in prepared["chosen"].items()},
             dict(zip(evidences, intervals(by_pair), strict=True)),
             {method: self.options.rule_of(method) for method in self.methods},

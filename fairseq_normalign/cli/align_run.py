@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
+from fairseq_normalign.alignment.evidence import LINKS, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.attention.extract import extractor
 from fairseq_normalign.cli import shell
@@ -49,8 +49,7 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
     aligner = load_aligner(args)
     is_learned = args.interactive or (args.learned is not None and Path(args.learned).exists())
     learned = aligner.load_learned(args.learned) if is_learned else None
-    links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
-    corpus = raw_corpus(args, aligner.models, links)
+    corpus = raw_corpus(args, aligner.models, link_files(args))
     models = aligning(args, aligner, corpus.kind, learned)
     first = []
     if not args.interactive:  # or nobody could answer before many pairs have come
@@ -167,7 +166,7 @@ def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
             shown.update()
 
 
-def link_files(args: Namespace) -> list[LinksFile]:
+def link_files(args: Namespace) -> list[LinkFile]:
     """The files of other aligners' links among the evidences."""
     texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]

@@ -195,8 +195,9 @@ def scores_of_links(args: Namespace) -> ScoresResult:
     of_gold = gold(args)
     scores = aer.score(of_gold, [LinkFile(path) for path in args.links])
     systems = []
-    for path, (_, total, by_pair) in zip(args.links, scores, strict=True):
+    for path, by_pair in zip(args.links, scores, strict=True):
         made = {"gold": Path(of_gold.name).name, **of_gold.read_as(), **made_with(path)}
+        total = aer.Counts.total(by_pair)
         systems.append(ScoredSystem(path, made, total, aer.interval(by_pair)))
     return ScoresResult(systems)
 
