@@ -13,7 +13,7 @@ from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
-from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
 
@@ -56,7 +56,7 @@ def model(task):
 
 def criterion(task, folder, sentences=2):
     own = {"log_relevance": sentences, "save_dir": str(folder), "valid_subset": "valid,test"}
-    return L0Criterion(task, False, 0.1, **own)
+    return L0Criterion(task, L0CriterionConfig(sentence_avg=False, label_smoothing=0.1, **own))
 
 
 def train(criterion, model, sample, update):
