@@ -156,11 +156,10 @@ class Layer:
         source. A layer of which only source–target attention is known has no prefix: the stream
         that enters this attention is its own part.
         """
-        own, context = (term / self.block.deviation for term in self.block.normalised)
+        own, context = self.block.normalised
         if self.below is None:
             return {"itself": own, "context": context}
-        below = [term / self.below.deviation for term in self.below.normalised]
-        own, prefix = (self.block.scaled(term) / self.block.deviation for term in below)
+        own, prefix = self.block.scaled(self.below.normalised) / self.block.deviation
         return {"itself": own, "prefix": prefix, "source": context}
 
     @property
