@@ -396,12 +396,13 @@ class NormAligner(OpenAligner):
 
     def check(self, evidence: Evidence) -> None:
         """Refuses an evidence that the model does not have."""
-        name, layer, step, head = evidence
-        method = method_of(name)
-        if step not in method.steps or (layer is not None) != method.layers:
-            raise InputError(f"method {name} has no layer {layer} at step {step}")
+        method, (layer, head) = method_of(evidence.method), evidence.numbers
+        if evidence.step not in method.steps or (layer is not None) != method.layers:
+            raise InputError(
+                f"method {evidence.method} has no layer {layer} at step {evidence.step}"
+            )
         if layer is not None:
-            checked_layer(self.forcing, layer + 1, None if head is None else head + 1)
+            checked_layer(self.forcing, layer, head)
 
     def run_by(
         self,
@@ -458,14 +459,14 @@ class NormAligner(OpenAligner):
         return soft.null if self.options.null else None
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
-        method, layer, step, head = decision.evidence
-        options = self.options
-        open_step = options.step == AUTO and len(method_of(method).steps) > 1
+        evidence, options = decision.evidence, self.options
+        layer, head = evidence.numbers
+        open_step = options.step == AUTO and len(method_of(evidence.method).steps) > 1
         return {
-            "method": full_spec(method),
-            "layer": "all" if layer is None else _marked(options.layer == AUTO, layer + 1),
-            "head": "all" if head is None else head + 1,
-            "step": _marked(open_step, step),
+            "method": full_spec(evidence.method),
+            "layer": _marked(options.layer == AUTO, layer) if layer else "all",
+            "head": head or "all",
+            "step": _marked(open_step, evidence.step),
             **options.extraction(),
         }
 

@@ -85,9 +85,10 @@ class System:
     def as_json(self) -> dict[str, Any]:
         """All but what is packed; layers and heads count from 1."""
         places = []
-        for method, layer, step, head in self.evidences:
-            place = {"method": method, "layer": None if layer is None else layer + 1}
-            places.append({**place, "head": None if head is None else head + 1, "step": step})
+        for evidence in self.evidences:
+            layer, head = evidence.numbers
+            place = {"method": evidence.method, "layer": layer, "head": head}
+            places.append({**place, "step": evidence.step})
         return {
             "name": self.name,
             "languages": list(self.languages),

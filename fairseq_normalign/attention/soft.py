@@ -26,6 +26,12 @@ class Evidence(NamedTuple):
     step: str = "input"
     head: int | None = None
 
+    @property
+    def numbers(self) -> tuple[int | None, int | None]:
+        """Layer and head as people count them, from 1."""
+        layer, head = (None if place is None else place + 1 for place in (self.layer, self.head))
+        return layer, head
+
 
 class Pieces(NamedTuple):
     """What each target piece takes from each source piece, before they are merged to words."""

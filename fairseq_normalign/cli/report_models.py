@@ -17,9 +17,8 @@ from fairseq_normalign.alignment.browser import (
     shares_of,
     system_of_links,
 )
-from fairseq_normalign.alignment.error_table import ErrorTable
+from fairseq_normalign.alignment.error_table import ErrorTable, error_table, layer_choices
 from fairseq_normalign.alignment.evidence import every_evidence
-from fairseq_normalign.alignment.method_errors import error_table, layer_choices
 from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with

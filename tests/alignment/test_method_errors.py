@@ -6,8 +6,8 @@ import pytest
 from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.aer import Counts, count, interval
 from fairseq_normalign.alignment.aligner import AlignOptions
+from fairseq_normalign.alignment.error_table import error_table
 from fairseq_normalign.alignment.layer_choice import FEW
-from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
