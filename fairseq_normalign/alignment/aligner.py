@@ -14,7 +14,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import NONE, AlignOptions, Weighted, every_evidence
+from fairseq_normalign.alignment.evidence import NONE, AlignOptions, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
@@ -193,8 +193,8 @@ class OpenAligner(Aligner):
             raise InputError(
                 f"learned with combine {decision.combine}, but the options give {self.combine}"
             )
-        for evidence, reverse, _ in decision.evidences:
-            self.models[reverse].check(evidence)
+        for evidence in decision.evidences:
+            self.models[evidence.reverse].check(evidence)
         return DecidedAligner(self, decision)
 
     def load_learned(self, path: str | Path) -> DecidedAligner:
@@ -319,7 +319,7 @@ class NormAligner(OpenAligner):
         step = options.step if len(method.steps) > 1 else method.steps[0]
         if step != AUTO and (self.layer is not None or not method.layers):
             named = Evidence(options.method, self.layer, step, self.head)
-            self.remembered = Decision(NONE, [Weighted(named)])
+            self.remembered = Decision(NONE, [named])
 
     @classmethod
     def from_checkpoint(
@@ -373,7 +373,7 @@ class NormAligner(OpenAligner):
         """What some pairs decide, be they many or few."""
         chosen, agreement = self.chosen(pairs)
         fitting = [place for place in chosen if self.options.step in (place.step, AUTO)]
-        return Decision(NONE, [Weighted(fitting[0])], None, len(pairs), agreement)
+        return Decision(NONE, fitting[:1], None, len(pairs), agreement)
 
     def chosen(self, pairs: Sequence[Pair]) -> tuple[list[Evidence], float]:
         """The best layer for each step, without gold, the better step first.

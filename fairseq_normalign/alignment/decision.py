@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_normalign.alignment.evidence import LEARNED, NONE, Weighted
+from fairseq_normalign.alignment.evidence import LEARNED, NONE
 from fairseq_normalign.alignment.learned import LearnedLinks
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -22,7 +22,7 @@ class Decision(NamedTuple):
     """Where links come from: chosen or learned on some pairs, or named by options."""
 
     combine: str  # how evidences become one soft alignment; none: there is one
-    evidences: Sequence[Weighted]  # those of the reverse model last
+    evidences: Sequence[Evidence]  # those of the reverse model last
     model: LearnedLinks | None = None
     pairs: int = 0  # that it was decided on
     agreement: float | None = None  # of source and target words of these pairs, above chance
@@ -30,7 +30,7 @@ class Decision(NamedTuple):
     @property
     def evidence(self) -> Evidence:
         """The first evidence: of one model, layer and step, it is the only one."""
-        return self.evidences[0].evidence
+        return self.evidences[0]
 
     def summary(self) -> str:
         """What was decided on which pairs, in a line."""
@@ -42,19 +42,17 @@ class Decision(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """To the last bit."""
-        evidences = [[*evidence, reverse, weight] for evidence, reverse, weight in self.evidences]
         model = self.model and self.model.as_json()
-        return {**self._asdict(), "evidences": evidences, "model": model}
+        return {**self._asdict(), "evidences": list(map(list, self.evidences)), "model": model}
 
     @classmethod
     def from_json(cls, contents: Mapping[str, Any]) -> Decision:
         """Reads what :meth:`as_json` has made."""
         evidences = []
         for method, layer, step, head, reverse, weight in contents["evidences"]:
-            evidence = Evidence(method, layer, step, head)
-            evidences.append(Weighted(evidence, bool(reverse), float(weight)))
+            evidences.append(Evidence(method, layer, step, head, bool(reverse), float(weight)))
         model = contents["model"] and LearnedLinks.from_json(contents["model"])
-        weights = [weighted.weight for weighted in evidences]
+        weights = [evidence.weight for evidence in evidences]
         if (model is None) == (contents["combine"] == "learned") or not sum(weights) > 0:
             raise ValueError("no model, or no weights")
         return cls(**{**contents, "evidences": evidences, "model": model})

@@ -431,5 +431,5 @@ def _evidences(stored: Iterable[Sequence]) -> list[Evidence]:
 
 def _place_in_table(evidence: Evidence) -> tuple[bool, int, int, int]:
     """By layer, head and step; the whole model last."""
-    _, layer, step, head = evidence
-    return layer is None, layer or 0, -1 if head is None else head, list(STEPS).index(step)
+    layer, head = evidence.numbers
+    return layer is None, layer or 0, head or 0, list(STEPS).index(evidence.step)

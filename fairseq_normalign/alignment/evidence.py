@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.attention.extract import MERGES, PIECE_ARGMAX, RULES, check_extract
@@ -179,14 +179,6 @@ def combination_of(
     return combine
 
 
-class Weighted(NamedTuple):
-    """An evidence of the model, or of the reverse model, and its weight in a mean."""
-
-    evidence: Evidence
-    reverse: bool = False
-    weight: float = 1.0
-
-
 def every_evidence(model: TeacherForcing, methods: Iterable[str], *, heads: bool) -> list[Evidence]:
     """By method, layer, head and step: whole layers, and single heads if asked for."""
     evidences = []
@@ -202,19 +194,19 @@ def every_evidence(model: TeacherForcing, methods: Iterable[str], *, heads: bool
     return evidences
 
 
-def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinkFile]]:
+def parse_evidences(texts: Sequence[str]) -> tuple[list[Evidence], list[LinkFile]]:
     """Evidences of models, and files of links."""
-    weighted, files = [], []
+    evidences, files = [], []
     for text in texts:
         parts = LINKS.fullmatch(text)
         if parts is None:
-            weighted.append(parse_evidence(text))
+            evidences.append(parse_evidence(text))
         else:
             files.append(LinkFile(parts["path"], reverse=parts["reverse"] is not None))
-    return weighted, files
+    return evidences, files
 
 
-def parse_evidence(text: str) -> Weighted:
+def parse_evidence(text: str) -> Evidence:
     """``norms.1.input`` or ``reverse:norms.3.2.output*0.5`` → an evidence; numbers count from 1."""
     parts = PARTS.fullmatch(text)
     if parts is None or parts["method"].partition(":")[0] not in METHODS:
@@ -230,5 +222,5 @@ def parse_evidence(text: str) -> Weighted:
     number, head = (
         None if part is None else int(part) - 1 for part in parts.group("layer", "head")
     )
-    evidence = Evidence(parts["method"], number, parts["step"], head)
-    return Weighted(evidence, parts["reverse"] is not None, float(parts["weight"] or 1))
+    reverse, weight = parts["reverse"] is not None, float(parts["weight"] or 1)
+    return Evidence(parts["method"], number, parts["step"], head, reverse, weight)

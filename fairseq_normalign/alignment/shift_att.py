@@ -14,7 +14,7 @@ import numpy as np
 from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
 from fairseq_normalign.alignment.combined import check_directions, check_same_sentences
 from fairseq_normalign.alignment.decision import Decision
-from fairseq_normalign.alignment.evidence import NONE, Weighted, every_evidence
+from fairseq_normalign.alignment.evidence import NONE, every_evidence
 from fairseq_normalign.alignment.layer_choice import Alignments, agreement, decisive_samples
 from fairseq_normalign.alignment.symmetrize import symmetrize
 from fairseq_normalign.attention.methods import SHIFT_ATT
@@ -74,7 +74,7 @@ class ShiftAttAligner(OpenAligner):
         """
         forward, backward = self.aligners
         pairs, again = tee(streams[0])
-        place, of_reverse = (weighted.evidence for weighted in decision.evidences)
+        place, of_reverse = decision.evidences
         of_forward = forward.evidences_many(again, [place])
         of_backward = backward.evidences_many(streams[1], [of_reverse], progress=progress)
         for pair, (soft,), (reverse,) in zip(pairs, of_forward, of_backward, strict=True):
@@ -102,7 +102,7 @@ class ShiftAttAligner(OpenAligner):
         return [float(soft.words[target, source]) for source, target in links]
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
-        of_each = [decision._replace(evidences=[weighted]) for weighted in decision.evidences]
+        of_each = [decision._replace(evidences=[evidence]) for evidence in decision.evidences]
         forward, backward = map(NormAligner.signature_by, self.aligners, of_each)
         return {
             **forward,
@@ -112,8 +112,8 @@ class ShiftAttAligner(OpenAligner):
 
 
 def _decision(layer: int | None, of_reverse: int | None, *, pairs: int = 0) -> Decision:
-    places = [Evidence(SHIFT_ATT, number, "input") for number in (layer, of_reverse)]
-    return Decision(NONE, [Weighted(places[0]), Weighted(places[1], reverse=True)], pairs=pairs)
+    place = Evidence(SHIFT_ATT, layer, "input")
+    return Decision(NONE, [place, place._replace(layer=of_reverse, reverse=True)], pairs=pairs)
 
 
 def agreeing_layers(

@@ -25,6 +25,8 @@ class Evidence(NamedTuple):
     layer: int | None = 0
     step: str = "input"
     head: int | None = None
+    reverse: bool = False  # whether it is of the reverse model
+    weight: float = 1.0  # in a mean of several
 
     @property
     def numbers(self) -> tuple[int | None, int | None]:

@@ -76,7 +76,8 @@ def _matrices(
     sources = max(len(pair.source.tokens) for pair in pairs)
     computed: dict[tuple, np.ndarray] = {}
     matrices = []
-    for method, layer, step, head in evidences:
+    for evidence in evidences:
+        method, layer, head = evidence.method, evidence.layer, evidence.head
         if (method, layer, head) not in computed:
             place = None
             if layer is not None and head is not None:
@@ -86,7 +87,7 @@ def _matrices(
             if isinstance(matrix, Tensor):
                 matrix = matrix.float().cpu().numpy()
             computed[method, layer, head] = matrix
-        first = STEPS[step]
+        first = STEPS[evidence.step]
         matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
     return matrices
 

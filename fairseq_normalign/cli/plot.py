@@ -168,9 +168,10 @@ def panels_of(
 
     (softs,) = aligner.evidences_many([pair], evidences)
     panels = []
-    for (method, layer, step, _), soft in zip(evidences, softs, strict=True):
-        place = "all layers" if layer is None else f"layer {layer + 1}"
-        title = f"{method}, {place}, align with {step}"
+    for evidence, soft in zip(evidences, softs, strict=True):
+        layer, _ = evidence.numbers
+        place = f"layer {layer}" if layer else "all layers"
+        title = f"{evidence.method}, {place}, align with {evidence.step}"
         links = set(aligner.links(soft)) if framed else None
         if links is not None and gold is not None:
             title += f"\nAER {100 * count(links, gold).aer:.1f}"

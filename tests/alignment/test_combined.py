@@ -6,7 +6,7 @@ import pytest
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.combined import CombinedAligner
-from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
+from fairseq_normalign.alignment.evidence import parse_evidence
 from fairseq_normalign.attention.extract import relative
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -32,8 +32,8 @@ def backward(**options) -> NormAligner:
 
 def test_product_of_two_directions_by_hand():
     evidences = [
-        Weighted(Evidence("norms", 0, "input")),
-        Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
+        Evidence("norms", 0, "input"),
+        Evidence("weights", 1, "output", reverse=True, weight=2),
     ]
     combined = CombinedAligner(
         aligner(), backward(), combine="product", evidences=evidences, extract="relative:0.9"
@@ -82,7 +82,7 @@ def test_default_evidences_of_a_mean_are_the_chosen_layers():
     decided = CombinedAligner(aligner(), combine="product").decide(PAIRS)
     (pairs,) = aligner().read(PAIRS)
     chosen, _ = aligner().chosen(list(pairs))
-    assert decided.decision.evidences == list(map(Weighted, chosen))
+    assert decided.decision.evidences == chosen
 
 
 def test_relevance_is_an_evidence_like_any_other():
@@ -109,7 +109,7 @@ def test_relevance_is_an_evidence_like_any_other():
     ],
 )
 def test_specs(text, evidence, reverse, weight):
-    assert parse_evidence(text) == Weighted(evidence, reverse, weight)
+    assert parse_evidence(text) == evidence._replace(reverse=reverse, weight=weight)
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,11 @@ def test_specs(text, evidence, reverse, weight):
             "unknown combination 'sum'; expected one of: auto, learned, product, harmonic, mean",
         ),
         (
-            {"evidences": [Weighted(Evidence("norms", 5, "input"))]},
+            {"evidences": [Evidence("norms", 5, "input")]},
             "layer 6: the model has layers 1 to 2",
         ),
-        ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
-        ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),
+        ({"evidences": [Evidence(reverse=True)]}, "there is no reverse model"),
+        ({"evidences": [Evidence(weight=0)]}, "the evidences have weight 0"),
     ],
 )
 def test_bad_options(options, message):
@@ -178,8 +178,8 @@ def test_one_pair_decides_for_all_that_follow_unless_others_have():
 def test_a_file_behind_the_name_of_a_method(tmp_path):
     path = tmp_path / "heads.2.input"  # which is no layer
     path.touch()
-    weighted = parse_evidence(f"reverse:aligner:{path}.input*2")
-    assert weighted == Weighted(Evidence(f"aligner:{path}", None, "input"), True, 2.0)
+    evidence = parse_evidence(f"reverse:aligner:{path}.input*2")
+    assert evidence == Evidence(f"aligner:{path}", None, "input", None, True, 2.0)
 
 
 MANY = [(f"w{n % 9 + 1} w{n % 7 + 2} w3", f"w{n % 8 + 1} w{n % 5 + 2}") for n in range(120)]

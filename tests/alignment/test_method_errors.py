@@ -39,7 +39,7 @@ def pairs(model) -> list:
 
 def one_by_one(model, golds, evidence: Evidence) -> np.ndarray:
     """The counts of each pair, of an alignment that is made for itself, (N, 4)."""
-    method, layer, step, head = evidence
+    method, layer, step, head, *_ = evidence
     aligner = NormAligner(
         model.forcing,
         model.reader,

@@ -232,7 +232,7 @@ def test_evidences_of_a_pruned_model(ready):
     (_, small), _ = ready
     aligner = NormAligner(*small)
     every = CombinedAligner(aligner).every_evidence()
-    heads = {(weighted.evidence.layer, weighted.evidence.head) for weighted in every}
+    heads = {(evidence.layer, evidence.head) for evidence in every}
     assert heads == {(0, None), (0, 2), (1, None), (1, 1), (1, 3)}
     named_ones = [parse_evidence("norms.2.4.input"), parse_evidence("norms.1.3.output")]
     assert CombinedAligner(aligner, combine="mean", evidences=named_ones).evidences == named_ones
