@@ -263,6 +263,7 @@ def test_a_learned_file_keeps_what_a_bitext_said(tmp_path):
 def test_a_learned_file_that_does_not_fit(tmp_path):
     path = tmp_path / "learned"
     KINDS["learned"]().decide(MANY).save(path)
+    KINDS["learned"](extract="relative:0.8").load_learned(path)  # links may be taken in other ways
     others = {
         "learned: learned with a reverse model as well: add -r": aligner(),
         "learned: learned with combine learned, but the options give product": KINDS["product"](),
@@ -279,44 +280,29 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
         CombinedAligner(aligner(), combine="auto").load_learned(path)
 
 
-def test_a_learned_file_serves_other_extractions(tmp_path):
+DAMAGED = "not a file of normalign align --learned, or damaged"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda contents: contents.clear(), DAMAGED),
+        (lambda contents: contents.update(version=1), DAMAGED),
+        (lambda contents: contents["decision"]["evidences"][0].pop(), DAMAGED),
+        (lambda contents: contents["decision"]["model"].update(clue_weights=[1.0]), DAMAGED),
+        (
+            lambda contents: contents["decision"]["evidences"][0].__setitem__(1, 8),
+            "learned: layer 9: the model has layers 1 to 2",
+        ),
+    ],
+)
+def test_a_damaged_learned_file(change, message, tmp_path):
     path = tmp_path / "learned"
-    KINDS["learned"]().decide(MANY).save(path)
-    KINDS["learned"](extract="relative:0.8").load_learned(path)  # links may be taken in other ways
-
-
-def without(contents, *names):
-    """JSON with something in it replaced: the last name is the new value."""
-    *path, name, value = names
-    changed = json.loads(json.dumps(contents))
-    inner = changed
-    for step in path:
-        inner = inner[step]
-    inner[name] = value
-    return json.dumps(changed)
-
-
-def test_a_damaged_learned_file(tmp_path):
-    path = tmp_path / "learned"
+    with pytest.raises(InputError, match="no such file; normalign align … --learned"):
+        KINDS["one layer"]().load_learned(path)
     KINDS["learned"]().decide(MANY).save(path)
     contents = json.loads(path.read_text())
-    in_model = ("decision", "model")
-    damaged = [
-        "",
-        "{}",
-        path.read_text()[:300],
-        without(contents, "version", 1),
-        without(contents, "decision", "evidences", 0, ["norms", "x", "input", None, False, 1]),
-        without(contents, *in_model, "weights", [1.0]),
-        without(contents, *in_model, "clue_weights", [1.0]),
-        without(contents, *in_model, "lexicon", "links", [["a", "b", -1]]),
-    ]
-    for text in damaged:
-        path.write_text(text)
-        with pytest.raises(InputError, match="damaged"):
-            KINDS["learned"]().load_learned(path)
-    path.write_text(without(contents, "decision", "evidences", 0, 1, 8))
-    with pytest.raises(InputError, match="learned: layer 9: the model has layers 1 to 2"):
+    change(contents)
+    path.write_text(json.dumps(contents))
+    with pytest.raises(InputError, match=message):
         KINDS["learned"]().load_learned(path)
-    with pytest.raises(InputError, match="no such file; normalign align … --learned"):
-        KINDS["learned"]().load_learned(tmp_path / "none")

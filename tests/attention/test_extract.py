@@ -213,17 +213,6 @@ def test_piece_argmax_by_hand():
     assert argmax(words) == [(1, 0), (1, 1)]
 
 
-def test_to_words_by_hand():
-    """Source pieces are added, target pieces averaged, </s> is a group of its own.
-
-    As in Kobayashi et al. (2020).
-    """
-    soft = np.array([[0.1, 0.2, 0.4, 0.3], [0.3, 0.2, 0.0, 0.5], [0.0, 0.0, 1.0, 0.0]])
-    np.testing.assert_allclose(
-        to_words(soft, [0, 0, 1, 2], [0, 0, 1]), [[0.4, 0.2, 0.4], [0.0, 1.0, 0.0]]
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

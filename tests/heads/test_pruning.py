@@ -238,7 +238,7 @@ def test_evidences_of_a_pruned_model(ready):
     assert CombinedAligner(aligner, combine="mean", evidences=named_ones).evidences == named_ones
     with pytest.raises(InputError, match="head 1: layer 2 has heads 2, 4"):
         CombinedAligner(aligner, combine="mean", evidences=[parse_evidence("norms.2.1.input")])
-    assert named_ones[0].evidence == Evidence("norms", 1, "input", 3)
+    assert named_ones[0] == Evidence("norms", 1, "input", 3)
 
 
 def test_an_encoder_without_heads_has_no_syntactic_roles(folder):
