@@ -62,6 +62,7 @@ class Links:
         confidence: whether each link is followed by its share.
         format: of the lines, a name in ``text.link_formats``.
         never_empty: a pair without links gets the best one.
+        count: write expected numbers of links instead.
         signed: what the signature tells beside the aligner's choices.
     """
 
@@ -76,9 +77,11 @@ class Links:
         confidence: bool = False,
         format: str = "pharaoh",
         never_empty: bool = False,
+        count: bool = False,
         signed: Mapping[str, Any] | None = None,
     ):
-        self.first_pairs, self.format, self.never_empty = sample, format, never_empty
+        self.first_pairs, self.format = sample, format
+        self.never_empty, self.count = never_empty, count
         self.index, self.confidence, self.signed = index, confidence, dict(signed or {})
 
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
@@ -110,6 +113,8 @@ class Links:
         return Partial(text="".join(lines), notes=notes)
 
     def line(self, aligner: DecidedAligner, pair: Pair, soft: Soft) -> str:
+        if self.count:
+            return expected_counts(pair, shares_of_all(aligner, soft))
         links = aligner.links(soft)
         if self.never_empty and not links:
             links = best_link(soft.words)
@@ -119,15 +124,12 @@ class Links:
         return WRITERS[self.format](aligned, self.index)
 
 
-class LinkCounts(Links):
-    """Expected numbers of links: for each pair a line of source and target words, and shares."""
-
-    def line(self, aligner: DecidedAligner, pair: Pair, soft: Soft) -> str:
-        shares = shares_of_all(aligner, soft)
-        cells = []
-        for t, s in zip(*np.nonzero(shares >= LEAST), strict=True):
-            cells += [pair.source.text[s], pair.target.text[t], f"{shares[t, s]:.4f}"]
-        return " ".join(cells)
+def expected_counts(pair: Pair, shares: np.ndarray) -> str:
+    """Expected numbers of links: source and target words, and the share of each two of them."""
+    cells = []
+    for t, s in zip(*np.nonzero(shares >= LEAST), strict=True):
+        cells += [pair.source.text[s], pair.target.text[t], f"{shares[t, s]:.4f}"]
+    return " ".join(cells)
 
 
 def shares_of_all(aligner: DecidedAligner, soft: Soft) -> np.ndarray:

@@ -177,8 +177,7 @@ def value_zeroing(
     Args:
         whole_layer: the state behind the feed-forward net, not that of the attention block.
     """
-    from fairseq_normalign.attention.layer import feed_forward
-    from fairseq_normalign.attention.value_zeroing import value_zeroing
+    from fairseq_normalign.attention.layer import feed_forward, value_zeroing
 
     net = feed_forward(batch.forcing.model, "decoder", layer) if whole_layer else None
     heads = slice(None) if head is None else slice(head, head + 1)

@@ -41,7 +41,7 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         count: expected numbers of links instead of links.
     """
     from fairseq_normalign.alignment.loading import load_aligner
-    from fairseq_normalign.alignment.run import LinkCounts, Links, check_policy, keep_learned
+    from fairseq_normalign.alignment.run import Links, check_policy, keep_learned
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
 
@@ -61,12 +61,13 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         signed["never-empty"] = 1
     if args.confidence:  # its last digit may depend on the size of batches
         signed["batch"] = args.max_tokens
-    measure = (LinkCounts if count else Links)(
+    measure = Links(
         0 if args.interactive else aligner.sample_size,
         index=args.index,
         confidence=args.confidence,
         format=args.format,
         never_empty=args.never_empty,
+        count=count,
         signed=signed,
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)

@@ -83,7 +83,7 @@ parse_args = options.model_command("plot", DESCRIPTION, EXAMPLE, add_options, ch
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.aligner import NormAligner
-    from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
+    from fairseq_normalign.alignment.pictures import soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
     from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
@@ -126,8 +126,8 @@ def main(args: Namespace) -> None:
         places = evidences_of(method, layers, decided.decision.evidence)
         rows.append(panels_of(aligner, pair, places, of_gold, framed=bool(layers)))
     panels = rows if layers else [list(chain(*rows))]
-    sentences = Sentences(source, target, *titles)
-    save(soft_alignments(panels, sentences, of_gold, title=title), args.output)
+    figure = soft_alignments(panels, (source, target), of_gold, titles=titles, title=title)
+    save(figure, args.output)
 
 
 def nth(items: Iterable[Item], number: int, name: str) -> Item:
