@@ -5,7 +5,7 @@ The translation loss is fairseq's. ``--log-relevance`` also tells how relevant h
 
 import logging
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Optional
 
@@ -32,6 +32,7 @@ from fairseq_normalign.host.attention_modules import (
     head_names,
     head_numbers,
 )
+from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
@@ -102,7 +103,8 @@ class RelevanceLog:
         """Gates and relevance of all gated heads now."""
         forcing = TeacherForcing(model, self.task)
         if self.pairs is None:
-            self.pairs = self._read_pairs(forcing)
+            valid = binarised_pairs(self.subset, PairReader(self.task))
+            self.pairs = list(islice(filter(forcing.takes, valid), self.sentences))
         # The share of each head in its layer's relevance, pooled, mean over sentences.
         tally = Tally({"heads": head_names(model)})
         device = next(model.parameters()).device
@@ -120,26 +122,6 @@ class RelevanceLog:
                 head = Head(*name, number)
                 heads[head] = GatedHead(gate, chance, relevance[head])
         return Entry(updates, len(self.pairs), f"{rule_set(RULES).spec}-pooled", heads)
-
-    def _read_pairs(self, forcing: TeacherForcing) -> list[Pair]:
-        dataset = self.task.datasets.get(self.subset)
-        if not dataset:
-            raise InputError(
-                f"--log-relevance needs a validation set; there is no {self.subset}, or "
-                "--disable-validation is given"
-            )
-        reader = PairReader(self.task)
-        pad = reader.source.dictionary.pad()  # there with --num-batch-buckets
-        pairs: list[Pair] = []
-        for number in range(len(dataset)):
-            source, target = (dataset[number][side] for side in ("source", "target"))
-            where = f"validation sentence {number + 1}"
-            pair = reader.binarised_pair(source[source.ne(pad)], target[target.ne(pad)], where)
-            if forcing.takes(pair):
-                pairs.append(pair)
-            if len(pairs) == self.sentences:
-                break
-        return pairs
 
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
