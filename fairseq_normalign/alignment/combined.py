@@ -32,7 +32,7 @@ from fairseq_normalign.alignment.layer_choice import (
     warn_of_noise,
 )
 from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
-from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax
+from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax, values_of
 from fairseq_normalign.attention.methods import full_spec
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -256,7 +256,7 @@ class CombinedAligner(OpenAligner):
 
     def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
         if decision.model is not None:  # the cells are probabilities
-            return [float(soft.words[target, source]) for source, target in links]
+            return values_of(soft.words, links)
         return confidences(soft.words, links)
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:

@@ -255,10 +255,23 @@ def confidences(
     soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None
 ) -> list[float]:
     """The share of its target word's row that each link holds, in the order of ``links``."""
-    if not links:
-        return []
-    sources, targets = np.array(links).T
-    return row_shares(soft, null)[targets, sources].tolist()
+    return values_of(row_shares(soft, null), links)
+
+
+def values_of(matrix: np.ndarray, links: Sequence[Link]) -> list[float]:
+    """The cell (target, source) of each link."""
+    sources, targets = np.array(links, int).reshape(-1, 2).T
+    return matrix[targets, sources].tolist()
+
+
+def shares_of(soft: Soft, *, null: bool = True) -> np.ndarray:
+    """What each target word takes, as shares of its row: source words, then </s>; (T, S+1).
+
+    Args:
+        null: whether </s> takes part; it has no share otherwise.
+    """
+    of_eos = soft.null if null else np.zeros_like(soft.null)
+    return row_shares(np.column_stack([soft.words, of_eos]))
 
 
 def _row_best(soft: np.ndarray) -> np.ndarray:

@@ -56,13 +56,13 @@ class Soft(NamedTuple):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: shares in % of what each target word takes, </s> included."""
-        from fairseq_normalign.attention.extract import row_shares
+        from fairseq_normalign.attention.extract import shares_of
         from fairseq_normalign.results.blocks import Grid
         from fairseq_normalign.results.notebook import html_table
 
         targets, sources = self.words.shape
         source, target = self.texts or (range(sources), range(targets))  # as in links
-        shares = 100 * row_shares(np.column_stack([self.words, self.null]))
+        shares = 100 * shares_of(self)
         title = "% of each target word (rows)"
         rows, columns = list(map(str, target)), [*map(str, source), "</s>"]
         return html_table(Grid(title, "", "", rows, columns, shares.tolist(), decimals=0))

@@ -16,7 +16,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.evidence import LINKS, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
-from fairseq_normalign.attention.extract import extractor
+from fairseq_normalign.attention.extract import extractor, values_of
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.runs import Task, options_of_each
 from fairseq_normalign.errors import InputError
@@ -160,9 +160,9 @@ def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
     with bar("alignments") as shown:
         for texts, soft in zip(read_words(args.texts), softs, strict=True):
             links = extract(soft)
-            shares = [float(soft[target, source]) for source, target in links]
+            shares = values_of(soft, links) if args.confidence else None
             of_rows = soft / np.maximum(soft.sum(axis=1, keepdims=True), 1)
-            pair = AlignedPair(links, shares if args.confidence else None, *texts, of_rows)
+            pair = AlignedPair(links, shares, *texts, of_rows)
             yield write(pair, args.index)
             shown.update()
 

@@ -14,7 +14,6 @@ from fairseq_normalign.alignment.browser import (
     Browser,
     System,
     TextPair,
-    shares_of,
     system_of_links,
 )
 from fairseq_normalign.alignment.error_table import ErrorTable, error_table, layer_choices
@@ -22,6 +21,7 @@ from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.attention.extract import shares_of
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.cli.checks import check_directions
 from fairseq_normalign.errors import InputError
