@@ -166,7 +166,7 @@ def settle_format(args: Namespace) -> None:
 
 def check_signed_output(args: Namespace) -> None:
     """Refuses an output that cannot be written in the end, or its signature."""
-    files = [file.path for file in link_files(args)]
+    files = [str(file.path) for file in link_files(args)]
     for path in (args.output, f"{args.output}.json"):
         checks.check_output(path, *checks.inputs_of(args), *files)
     refuse_unsignable(args.output)

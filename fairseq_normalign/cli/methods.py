@@ -37,7 +37,7 @@ from fairseq_normalign.runs.measure import Made, prepared_job
 from fairseq_normalign.text.links import refuse_other_count
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.alignment.error_table import MethodErrors
 
 TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
 EXTRACTION = ("eos", "extract", "source_merge", "target_merge")  # the other choices are the table
@@ -108,7 +108,7 @@ def main(args: Namespace) -> None:
 
 def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The error rates of each checkpoint."""
-    from fairseq_normalign.alignment.method_errors import with_gold
+    from fairseq_normalign.alignment.error_table import with_gold
 
     for of_one, measure in zip(options_of_each(args), measures_of(args), strict=True):
         corpus, reader = open_corpus(of_one)
@@ -120,7 +120,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
 
 def measures_of(args: Namespace) -> list[MethodErrors]:
     """One for each checkpoint."""
-    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.alignment.error_table import MethodErrors
     from fairseq_normalign.host.options import gold
 
     align_options = read_options(AlignOptions, args, batch_tokens=args.max_tokens)

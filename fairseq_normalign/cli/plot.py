@@ -83,7 +83,7 @@ parse_args = options.model_command("plot", DESCRIPTION, EXAMPLE, add_options, ch
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.aligner import NormAligner
-    from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
+    from fairseq_normalign.alignment.pictures import soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
     from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
@@ -126,8 +126,8 @@ def main(args: Namespace) -> None:
         places = evidences_of(method, layers, decided.decision.evidence)
         rows.append(panels_of(aligner, pair, places, of_gold, framed=bool(layers)))
     panels = rows if layers else [list(chain(*rows))]
-    sentences = Sentences(source, target, *titles)
-    save(soft_alignments(panels, sentences, of_gold, title=title), args.output)
+    figure = soft_alignments(panels, (source, target), of_gold, titles=titles, title=title)
+    save(figure, args.output)
 
 
 def nth(items: Iterable[Item], number: int, name: str) -> Item:
@@ -168,9 +168,10 @@ def panels_of(
 
     (softs,) = aligner.evidences_many([pair], evidences)
     panels = []
-    for (method, layer, step, _), soft in zip(evidences, softs, strict=True):
-        place = "all layers" if layer is None else f"layer {layer + 1}"
-        title = f"{method}, {place}, align with {step}"
+    for evidence, soft in zip(evidences, softs, strict=True):
+        layer, _ = evidence.numbers
+        place = f"layer {layer}" if layer else "all layers"
+        title = f"{evidence.method}, {place}, align with {evidence.step}"
         links = set(aligner.links(soft)) if framed else None
         if links is not None and gold is not None:
             title += f"\nAER {100 * count(links, gold).aer:.1f}"

@@ -167,6 +167,6 @@ def train(
             shown.update(pairs)
 
         head, epochs = train_head(known, training, progress=show)
-    for number, loss, held_out in epochs:
+    for number, (loss, held_out) in enumerate(epochs, 1):
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)
