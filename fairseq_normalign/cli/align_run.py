@@ -135,10 +135,10 @@ def align_without_model(args: Namespace) -> None:
     from fairseq_normalign.alignment.bitext import LARGE, bitext_of
 
     with bar("counting"):
-        first = list(islice(read_words(args.texts), LARGE))
-        bitext = bitext_of(args.bitext, args.texts, first, least=1)
+        first = list(islice(read_words(args.text), LARGE))
+        bitext = bitext_of(args.bitext, args.text, first, least=1)
     if bitext is None:
-        raise InputError(f"{args.texts[0]}: no sentence pairs to count")
+        raise InputError(f"{args.text[0]}: no sentence pairs to count")
     if bitext.pairs < LARGE:
         warnings.warn(
             f"counted in {bitext.pairs} pairs only, so that links are poor; name more text by "
@@ -156,9 +156,9 @@ def align_without_model(args: Namespace) -> None:
 
 def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
     extract, write = extractor(args.extract), WRITERS[args.format]
-    softs = bitext.soft(read_words(args.texts))
+    softs = bitext.soft(read_words(args.text))
     with bar("alignments") as shown:
-        for texts, soft in zip(read_words(args.texts), softs, strict=True):
+        for texts, soft in zip(read_words(args.text), softs, strict=True):
             links = extract(soft)
             shares = [float(soft[target, source]) for source, target in links]
             of_rows = soft / np.maximum(soft.sum(axis=1, keepdims=True), 1)
@@ -169,5 +169,5 @@ def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
 
 def link_files(args: Namespace) -> list[LinksFile]:
     """The files of other aligners' links among the evidences."""
-    texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
+    texts = [text for text in args.evidence if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]

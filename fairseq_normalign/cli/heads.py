@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,10 +12,9 @@ from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several, numbers_of
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.cli.runs import (
     Task,
-    add_run_options,
     check_run_options,
     open_corpus,
     options_of_each,
@@ -31,9 +30,9 @@ from fairseq_normalign.heads.head_scores import (
     check_scores,
     default_scores,
 )
-from fairseq_normalign.options import SEARCH, add_flags, read_options
+from fairseq_normalign.options import SEARCH, read_options
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.measure import Made, prepared_job
+from fairseq_normalign.runs.measure import Made, Plan, prepared_job
 from fairseq_normalign.text.paired import Sources
 from fairseq_normalign.version import __version__
 
@@ -48,45 +47,23 @@ the rank correlations between all scores. `normalign methods` lists what can be 
 several checkpoints of one architecture: mean ± deviation for each layer, whose heads do not
 correspond, and for each correlation."""
 EXAMPLE = "normalign heads deen/ a.de a.en --ablation -o heads.json"
-LIMIT = 1000
+OPTIONS = f"""
+what is measured:
+  --scores NAME...    what to measure: {", ".join(HEAD_SCORES)} (default:
+                      {" ".join(default_scores())}, and what other options ask for)
+  --limit N = 1000    take the first N sentences of the corpus
+  --attention all|encoder = all  encoder: self-attention of the encoder alone, which needs no target
+  --frequencies FILE  lines `word count` or `piece count` of the source (default: the counts in the
+                      dictionary)
+  --conllu FILE       a treebank of the source, for syntactic roles
+  --lowercase         the model reads lowercased text: lowercase the treebank
+  --conllu-apart      the treebank is a text of its own, not that of --source-file
+"""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("what is measured")
-    group.add_argument(
-        "--scores",
-        nargs="+",
-        metavar="NAME",
-        help=f"what to measure: {', '.join(HEAD_SCORES)} (default: "
-        f"{' '.join(default_scores())}, and what other options ask for)",
-    )
-    options.add_limit_option(group, LIMIT)
-    group.add_argument(
-        "--attention",
-        choices=("all", "encoder"),
-        default="all",
-        help="encoder: self-attention of the encoder alone, which needs no target",
-    )
-    options.add_gold_options(
-        group, "gold links, for the AER of each head of the source–target attention"
-    )
-    options.add_table(
-        group,
-        {
-            "--frequencies": (
-                "FILE",
-                "lines `word count` or `piece count` of the source (default: the counts in the "
-                "dictionary)",
-            ),
-            "--conllu": ("FILE", "a treebank of the source, for syntactic roles"),
-            "--lowercase": "the model reads lowercased text: lowercase the treebank",
-            "--conllu-apart": "the treebank is a text of its own, not that of --source-file",
-        },
-    )
-    add_flags(parser, ProfileOptions)
-    add_output_options(parser)
-    add_run_options(parser)
+OPTIONS += options.gold_options(
+    "gold links, for the AER of each head of the source–target attention"
+)
 
 
 def check(args: Namespace) -> None:
@@ -107,7 +84,15 @@ def check(args: Namespace) -> None:
         raise InputError(f"--relevance {args.relevance}: expected one of: {expected}")
 
 
-parse_args = options.model_command("heads", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+parse_args = options.model_command(
+    "heads",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS + OUTPUT,
+    check,
+    flags=(ProfileOptions, Plan),
+    several=True,
+)
 
 
 def scores_of(args: Namespace) -> list[str]:
@@ -120,7 +105,7 @@ def scores_of(args: Namespace) -> list[str]:
         "UAS": args.conllu,
     }
     names = args.scores
-    if names is None:
+    if not names:
         names = default_scores(encoder_alone=args.attention == "encoder")
     more = [name for name, is_wanted in asked.items() if is_wanted and name not in names]
     return [*names, *more]
