@@ -23,7 +23,7 @@ from fairseq_normalign.cli import checks, methods, options
 from fairseq_normalign.cli.align_run import align_without_model, finish, link_files, tasks
 from fairseq_normalign.cli.runs import check_run_options, run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream
+from fairseq_normalign.files import is_stream, refuse_unwritable
 from fairseq_normalign.runs.measure import Plan
 from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
@@ -123,7 +123,7 @@ def check_signed_output(args: Namespace) -> None:
     """Refuses an output that cannot be written in the end, or its signature."""
     files = [file.path for file in link_files(args)]
     for path in (args.output, f"{args.output}.json"):
-        checks.check_output(path, *checks.inputs_of(args), *files)
+        refuse_unwritable(path, *checks.inputs_of(args), *files)
     refuse_unsignable(args.output)
 
 
@@ -156,9 +156,9 @@ def check_learned(args: Namespace) -> None:
     if is_stream(args.learned):
         raise InputError(f"--learned {args.learned}: not a file")
     if args.output:
-        checks.check_output(args.output, args.learned)
+        refuse_unwritable(args.output, args.learned)
     if not Path(args.learned).is_file():
-        checks.check_output(args.learned, *checks.inputs_of(args))
+        refuse_unwritable(args.learned, *checks.inputs_of(args))
         if args.output and args.learned in (args.output, f"{args.output}.json"):
             raise InputError(f"{args.learned}: named for two outputs; use another name")
 
@@ -190,7 +190,7 @@ def check_without_model(args: Namespace) -> None:
     extractor(args.extract)
     if args.output:
         for path in (args.output, f"{args.output}.json"):
-            checks.check_output(path, *args.text, *args.bitext)
+            refuse_unwritable(path, *args.text, *args.bitext)
         refuse_unsignable(args.output)
     settle_format(args)
 

@@ -6,9 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.checks import check_output, requires
+from fairseq_normalign.cli.checks import requires
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import refuse_unwritable
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:
 transformer_normalign to transformer, which fairseq loads without the plugin, or back. Or write it
@@ -30,7 +31,7 @@ def check(args: Namespace) -> None:
         raise InputError("needs one of --arch NAME and --to huggingface")
     requires(args, "to", "data")
     if args.arch is not None:
-        check_output(args.output, args.checkpoint)
+        refuse_unwritable(args.output, args.checkpoint)
 
 
 parse_args = command("convert", DESCRIPTION, EXAMPLE, OPTIONS, check)

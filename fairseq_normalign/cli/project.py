@@ -14,7 +14,7 @@ from fairseq_normalign.cli import checks
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines, refuse_overwriting, whole_file
+from fairseq_normalign.files import name_of, read_lines, refuse_unwritable, whole_file
 from fairseq_normalign.text.labels import (
     OUTCOMES,
     STATUSES,
@@ -98,7 +98,7 @@ def check(args: Namespace) -> None:
     inputs = (args.source, args.target, args.links, args.terms, args.learned)
     checks.refuse_stdin_twice(*inputs)
     if args.output is not None:
-        refuse_overwriting(args.output, *inputs)
+        refuse_unwritable(args.output, *inputs)
     args.path = args.model  # for the command's entry: whether fairseq is needed
 
 

@@ -19,7 +19,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
     read_lines,
-    refuse_overwriting,
+    refuse_unwritable,
     short_names,
     whole_file,
 )
@@ -47,7 +47,7 @@ def parse_args(argv: Sequence[str]) -> Namespace:
             if not args.include:
                 raise InputError("nothing to show; name a MODEL, or --include FILE.json")
             check_page(args)
-            checks.check_output(args.output, *args.include)
+            refuse_unwritable(args.output, *args.include)
             return args
     return parse_all(argv)
 
@@ -70,8 +70,8 @@ what is measured:
   --eos {"|".join(EOS)} = null
       null: a word that takes most from </s> gets no link; skip: </s> is left out
   --no-heads          whole layers alone: a smaller file, sooner
-  --measure [PART...] = heads mixing
-      beside alignments: any of {", ".join(PARTS)}, or none
+  --measure [{"|".join(PARTS)}...] = heads mixing
+      what to show beside alignments, or nothing
   --limit N = 500     pairs that heads and mixing are measured on
   --max-sentences N = 500  pairs that can be browsed, the first ones
 """
@@ -94,7 +94,7 @@ def check(args: Namespace) -> None:
 def check_page(args: Namespace) -> None:
     if not args.output.endswith((".html", ".htm")):
         raise InputError(f"--output {args.output}: the name must end in .html")
-    refuse_overwriting(args.output, *args.include)
+    refuse_unwritable(args.output, *args.include)
 
 
 parse_all = options.model_command(

@@ -11,7 +11,7 @@ from fairseq_normalign.alignment.evidence import AlignOptions
 from fairseq_normalign.cli import align, checks, options
 from fairseq_normalign.cli.align_run import tasks
 from fairseq_normalign.cli.runs import run_command
-from fairseq_normalign.files import whole_file
+from fairseq_normalign.files import refuse_unwritable, whole_file
 from fairseq_normalign.runs.measure import Made, Plan
 
 DESCRIPTION = """Write how words are translated: PREFIX.s2t has lines 'target source p(target |
@@ -33,7 +33,7 @@ def check(args: Namespace) -> None:
     args.confidence = args.interactive = args.never_empty = False
     align.check(args)
     for path in outputs(args):
-        checks.check_output(path, *checks.inputs_of(args))
+        refuse_unwritable(path, *checks.inputs_of(args))
 
 
 parse_args = options.model_command(

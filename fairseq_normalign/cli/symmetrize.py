@@ -22,7 +22,7 @@ from fairseq_normalign.alignment.symmetrize import (
 from fairseq_normalign.cli.checks import refuse_stdin_twice
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
-from fairseq_normalign.files import name_of, refuse_overwriting
+from fairseq_normalign.files import name_of, refuse_unwritable
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
@@ -54,8 +54,8 @@ def check(args: Namespace) -> None:
     refuse_stdin_twice(args.forward, args.reverse)
     check_variant(args.heuristic, args.variant)
     if args.output is not None:
-        refuse_overwriting(args.output, args.forward, args.reverse)
-        refuse_overwriting(f"{args.output}.json", args.forward, args.reverse)
+        refuse_unwritable(args.output, args.forward, args.reverse)
+        refuse_unwritable(f"{args.output}.json", args.forward, args.reverse)
 
 
 parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, OPTIONS, check)
