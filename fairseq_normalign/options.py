@@ -98,8 +98,9 @@ def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
     Two blanks stand before the help of an option, which may go on in lines that are indented
     deeper. Behind a name stands what its value is: ``N`` a number from 1, ``K`` from 0, ``X`` from
     0 to 1, another word in capitals any text; or all that it may be. ``...`` takes one value or
-    more, brackets none as well. The default is None, of several values ``[]``. What has no name is
-    a word of the command. A heading may have a description behind a colon.
+    more, brackets none as well, and ``+`` a value each time that the option is named. The default
+    is None, of several values ``[]``. What has no name is a word of the command. A heading may have
+    a description behind a colon.
 
     Args:
         parser: or a group of it.
@@ -133,6 +134,8 @@ def _argument(value: str = "") -> dict[str, Any]:
     """What argparse is told of ``N``, ``FILE...``, ``this|that``, or of a switch."""
     if not value:
         return {"action": "store_true"}
+    if value.endswith("+"):
+        return {"action": "append", "default": [], "metavar": value.removesuffix("+")}
     argument: dict[str, Any] = {"type": str}
     name = value.strip("[].")
     if value.endswith(("...", "...]")):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,23 +45,14 @@ masks: of masked language models, such as BERT
 tokens:
   --categories {"|".join(PRESETS)} = {DEFAULT}
       categories of tokens ({NAMED})
+  --category NAME=REGEX+
+      a category of your own instead: tokens that match as a whole, as they stand in the dictionary;
+      several are tried in their order, and what matches none is 'other'
   --ranks {"|".join(SOURCES)} = ids
       where the frequency ranks of tokens come from ({RANKED})
   --frequencies FILE...  lines `word count` or `piece count` that frequency ranks come from instead:
                       one file, or one of the source and one of the target
 """
-
-
-def add_category(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--category",
-        action="append",
-        default=[],
-        metavar="NAME=REGEX",
-        help="a category of your own instead of --categories: tokens that match as a whole, as "
-        "they stand in the dictionary; several are tried in their order, and what matches none is "
-        "'other'",
-    )
 
 
 def check_block_options(args: Namespace) -> None:

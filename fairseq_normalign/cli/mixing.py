@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     BLOCKS,
-    add_category,
     block_tasks,
     check_block_options,
     show_blocks,
@@ -26,25 +25,14 @@ with frequency. Several checkpoints of one architecture give mean ± deviation."
 EXAMPLE = "normalign mixing deen/ a.de a.en --plot mixing.png"
 OPTIONS = f"""
 output:
-  --analyses NAME... = ATTNRESLN-N
-      whose ratios are shown by layer and category: {", ".join(ANALYSES)}, or all of these
+  --analyses --scope NAME... = ATTNRESLN-N
+      whose ratios are shown by layer and category: {", ".join(ANALYSES)}, or all of these; or, by
+      what is looked at, from the attention alone to the whole layer with its feed-forward net:
+      {", ".join(SCOPES)}; those from ff on are also measured for whole layers, which takes longer
   --average macro|micro = macro
       of the ratios by layer and category (macro: over a sentence, then over sentences; micro: over
       all tokens)
 """
-
-
-def add_more(parser: ArgumentParser) -> None:
-    add_category(parser)
-    parser.add_argument(
-        "--scope",
-        dest="analyses",
-        nargs="+",
-        choices=tuple(SCOPES),
-        help="what --analyses names, by what is looked at, from the attention alone to the whole "
-        "layer with its feed-forward net; those from ff on are also measured for whole layers, "
-        "which takes longer",
-    )
 
 
 def check(args: Namespace) -> None:
@@ -67,7 +55,6 @@ parse_args = options.model_command(
     BLOCKS + OUTPUT + OPTIONS,
     check,
     flags=(Plan,),
-    more=add_more,
     several=True,
 )
 

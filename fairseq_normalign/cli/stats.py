@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
     BLOCKS,
-    add_category,
     block_tasks,
     check_block_options,
     show_blocks,
@@ -43,7 +42,6 @@ parse_args = options.model_command(
     BLOCKS + OUTPUT + MIXING,
     check,
     flags=(Plan,),
-    more=add_category,
     several=True,
 )
 
