@@ -108,20 +108,14 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes the links, and their signature beside them or to stderr."""
     links = made["links"]
     signature = dict(links.prepared["signature"])
-    policies: dict[str, str] = {}  # for long pairs, and where the first of them is
+    policies = []  # for long pairs, of all shards
     pairs = 0
     with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
         for part in links.partials:
-            count, places = part.notes["too_long"]
-            if count:
-                policies.setdefault(part.notes["policy"], places[0])
-                if len(policies) > 1:
-                    ways = [f"{place} with --too-long {way}" for way, place in policies.items()]
-                    raise InputError(
-                        f"{' and '.join(ways)}: expected all shards to be run with the same, from "
-                        "the start"
-                    )
-                signature["too-long"] = part.notes["policy"]
+            count, _ = part.notes["too_long"]
+            if count and part.notes["policy"] not in policies:
+                policies.append(part.notes["policy"])
+                signature["too-long"] = "+".join(policies)
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))
             file.flush()

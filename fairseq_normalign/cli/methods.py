@@ -31,7 +31,7 @@ from fairseq_normalign.cli.runs import (
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import HEAD_SCORES
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import add_flags
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, Plan, prepared_job
 from fairseq_normalign.text.links import refuse_other_count
@@ -117,15 +117,15 @@ def measures_of(args: Namespace) -> list[MethodErrors]:
     from fairseq_normalign.alignment.method_errors import MethodErrors
     from fairseq_normalign.host.options import gold
 
-    align_options = read_options(AlignOptions, args, batch_tokens=args.max_tokens)
+    extraction = {name: getattr(args, name) for name in EXTRACTION}
+    align_options = AlignOptions(**extraction, batch_tokens=args.max_tokens)
     measure = MethodErrors(
         gold(args), args.method, align_options, heads=args.heads, costs=not args.no_cost
     )
-    names = [
-        measure.name if number is None else f"{measure.name}-{number}"
-        for number in numbers_of(args)
-    ]
-    return [replace(measure, name=name) for name in names]
+    numbers = numbers_of(args)
+    if len(numbers) == 1:
+        return [measure]
+    return [replace(measure, name=f"{measure.name}-{number}") for number in numbers]
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:

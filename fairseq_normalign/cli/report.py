@@ -24,7 +24,6 @@ from fairseq_normalign.files import (
     whole_file,
 )
 from fairseq_normalign.options import declare
-from fairseq_normalign.results.blocks import as_json
 from fairseq_normalign.results.page import Included, overview, page, sections
 from fairseq_normalign.results.result import read_result
 
@@ -115,7 +114,7 @@ def main(args: Namespace) -> None:
         budget = max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES)
         first, included, browser = gathered(args, included, budget)
         contents, packed = {"browser": browser.as_json()}, browser.packed()
-    contents["sections"] = as_json([first, *sections(included)])
+    contents["sections"] = [first, *sections(included)]
     write(args, "".join(page(args.title or "normalign report", contents, packed)))
 
 
