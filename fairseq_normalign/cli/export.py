@@ -112,11 +112,6 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
         for part in made["arrays"].partials:
             for name, array in part.arrays.items():
                 export.add(int(name), array, *part.notes["tokens"][name])
-        if export.sentences != metadata["sentences"]:
-            raise InputError(
-                f"the corpus had {metadata['sentences']} sentences, then {export.sentences}; "
-                "name files that can be read twice"
-            )
 
 
 def arrays_of(args: Namespace, forcing: TeacherForcing) -> Arrays:

@@ -22,7 +22,7 @@ from fairseq_normalign.cli.runs import (
     run_command,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names, split_words
+from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     NO_RULES,
@@ -33,7 +33,6 @@ from fairseq_normalign.heads.head_scores import (
 from fairseq_normalign.options import SEARCH, read_options
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, Plan, prepared_job
-from fairseq_normalign.text.paired import Sources
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -55,9 +54,8 @@ what is measured:
   --attention all|encoder = all  encoder: self-attention of the encoder alone, which needs no target
   --frequencies FILE  lines `word count` or `piece count` of the source (default: the counts in the
                       dictionary)
-  --conllu FILE       a treebank of the source, for syntactic roles
+  --conllu FILE       a treebank of the source language, for syntactic roles; a text of its own
   --lowercase         the model reads lowercased text: lowercase the treebank
-  --conllu-apart      the treebank is a text of its own, not that of --source-file
 """
 
 
@@ -72,12 +70,10 @@ def check(args: Namespace) -> None:
     check_run_options(args)
     check_extract(args.extract)
     checks.requires(args, "gold", "extract", "step")
-    checks.requires(args, "conllu", "lowercase", "conllu_apart")
+    checks.requires(args, "conllu", "lowercase")
     if args.user_dir is None:  # another plugin may have scores of its own
         check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
         check_head_method(args.method)
-    if args.conllu and not args.conllu_apart:
-        checks.refuse_streams(args.source_file, why=", and --conllu is compared with it")
     rules = args.relevance.partition(":")[0]
     if rules not in (*LRP_RULES.values(), NO_RULES):
         expected = ", ".join((*LRP_RULES.values(), NO_RULES))
@@ -180,14 +176,7 @@ def read_files(args: Namespace) -> ProfileOptions:
 
 
 def read_trees(args: Namespace) -> list[Tree]:
-    from fairseq_normalign.text.treebank import check_text, lowercased, read_conllu
+    from fairseq_normalign.text.treebank import lowercased, read_conllu
 
-    trees = list(read_conllu(args.conllu))
-    if args.lowercase:
-        trees = [lowercased(tree) for tree in trees]
-    if args.source_file and not args.conllu_apart:
-        try:
-            check_text(trees, map(split_words, Sources(args.source_file)), args.source_file)
-        except InputError as error:
-            raise InputError(f"{error}; if it is of another one, add --conllu-apart") from None
-    return trees
+    trees = read_conllu(args.conllu)
+    return list(map(lowercased, trees) if args.lowercase else trees)

@@ -39,7 +39,7 @@ RARE = """
 --gold-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
 --count-source --count-target --variant --rev-order --input-format
 
---confidence-eos --relevance-mode --ablation-bleu --tokenize --conllu-apart --frequencies
+--confidence-eos --relevance-mode --ablation-bleu --tokenize --frequencies
 --positional-threshold --rare-threshold --rare-top --syntactic-margin --lowercase --max-length
 --mask-share --seed --category --ranks --average --types --occurrences --neighbours --clusters
 --tokens --groups --bounds --test-share --close-rule --scratch --dtype --max-gigabytes
