@@ -122,18 +122,20 @@ def test_three_kinds_of_models_side_by_side():
     assert found.random["identity"] == pytest.approx(1 / 6, abs=0.05)
     assert found.ceiling == pytest.approx(np.log(6))
     for model in found.models:
-        assert model.identity[0] > 2 * found.random["identity"]
-        assert model.position[0] < found.random["position"]
-        assert all(0 <= share <= 1 for share in model.identity + model.left + model.right)
-        for known, by_chance in zip(model.information, model.shuffled_information, strict=True):
-            assert by_chance < known <= found.ceiling
+        columns = {name: np.array(values) for name, values in model.columns.items()}
+        assert columns["identity"][0] > 2 * found.random["identity"]
+        assert columns["position"][0] < found.random["position"]
+        for name in ("identity", "left", "right"):
+            assert ((columns[name] >= 0) & (columns[name] <= 1)).all()
+        assert (columns["shuffled"] < columns["information"]).all()
+        assert (columns["information"] <= found.ceiling).all()
         groups = list(model.change)[1:]
         assert list(model.change) == [ALL, *groups]
         assert list(model.influence) == [ANY, *groups]
         assert len(groups) == 3
         for changes in model.change.values():
             assert len(changes) == 2
-        assert max(model.change[ALL]) < min(model.shuffled_change)
+        assert max(model.change[ALL]) < min(columns["shuffled change"])
         assert np.diag(model.layers) == pytest.approx(np.zeros(3), abs=1e-6)
         assert model.layers[0][1] == pytest.approx(model.change[ALL][0])
         plane, share = model.planes[2]
@@ -147,7 +149,8 @@ def test_an_edge_of_the_sentence_is_no_neighbour():
     text = translation(texts=["w1 w2", "w2 w1"] * 30)
     found = evolution([text], types=2, occurrences=40, neighbours=5)
     assert found.random["left"] == found.random["right"] == 1
-    assert found.models[0].left == found.models[0].right == [1, 1, 1]
+    columns = found.models[0].columns
+    assert columns["left"] == columns["right"] == [1, 1, 1]
 
 
 def test_a_token_that_nobody_looks_at_has_no_influence():
