@@ -83,29 +83,18 @@ def norm_sums(norms: Tensor, seen: Cells) -> Tensor:
 
 
 class Confidence(AttentionScore):
-    """The mean of the largest weight of a query (Voita et al., 2019)."""
+    """How sure a head is: its confidence by weights or by norms, or its entropy."""
 
     def rows(self, seen: Seen) -> Tensor:
-        return confidences(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
+        weights, eos = seen.recorded.weights, self.options.confidence_eos
+        if self.score == "entropy":
+            return entropies(weights, seen.cells, eos=eos)
+        shares = row_shares(seen.recorded.norms.weighted) if "norm" in self.score else weights
+        return confidences(shares, seen.cells, eos=eos)
 
     def finding(self, tally: Tally) -> Finding:
         settings = {"confidence-eos": self.options.confidence_eos}
         return Finding(tally.means(self.score), settings)
-
-
-class Entropy(Confidence):
-    """The mean entropy of the weights of a query among words, in nats; low is confident."""
-
-    def rows(self, seen: Seen) -> Tensor:
-        return entropies(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
-
-
-class NormConfidence(Confidence):
-    """The same with ‖αf(x)‖ as shares of their row."""
-
-    def rows(self, seen: Seen) -> Tensor:
-        shares = row_shares(seen.recorded.norms.weighted)
-        return confidences(shares, seen.cells, eos=self.options.confidence_eos)
 
 
 class Norm(AttentionScore):

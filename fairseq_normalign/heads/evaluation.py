@@ -63,7 +63,6 @@ def compare(
     metrics = translation_metrics(options.tokenize, lowercase=options.lowercase)
     models = [_load(path, data, options) for path in (*paths, *options.scratch)]
     check_alike(models)
-    _check_heads(models[: len(paths)], models[len(paths) :])
     pairs, references = read_corpus(corpus, models[0].reader, limit=options.limit)
     limits = limits_of(models[0].model)._replace(target=None)
     pairs = fitted(pairs, limits, options.too_long)
@@ -71,7 +70,7 @@ def compare(
     aers = aer_scores(models, options.gold, options) if options.gold else []
     translators = [Translator(model, reader, options.search) for _, model, reader in models]
     translations, speeds = side_by_side(translators, pairs, max_tokens=options.max_tokens)
-    rows = []
+    rows = Comparison()
     for place, name in enumerate(short_names([model.path for model in models])):
         scores, signatures = {}, {}
         for metric, scorer in metrics.items():
@@ -89,12 +88,10 @@ def compare(
             scores=scores,
             signatures=signatures,
             speed=speeds[place] / speeds[0],
+            from_scratch=place >= len(paths),
         )
         rows.append(row)
-    from_scratch = {row.heads: row for row in rows[len(paths) :]}
-    return Comparison(
-        row._replace(scratch=from_scratch.get(row.heads)) for row in rows[: len(paths)]
-    )
+    return rows
 
 
 def _load(path: str, data: str, options: EvaluateOptions) -> Loaded:
@@ -119,18 +116,6 @@ def check_alike(models: Sequence[Loaded]) -> None:
 def _tokens(reader: PairReader) -> tuple:
     task = reader.task
     return languages_of(task), task.source_dictionary, task.target_dictionary, reader.marks
-
-
-def _check_heads(trained: Sequence[Loaded], scratch: Sequence[Loaded]) -> None:
-    """Refuses a model from scratch whose heads no trained one has, or another one from scratch."""
-    left = {open_heads(model) for _, model, _ in trained}
-    for path, model, _ in scratch:
-        if open_heads(model) not in left:
-            raise InputError(
-                f"{path}: no model of --path has its heads, or another of --scratch has them too; "
-                "train one from scratch with --alive-heads of each"
-            )
-        left.remove(open_heads(model))
 
 
 def open_heads(model: nn.Module) -> tuple[Head, ...]:

@@ -100,20 +100,11 @@ def test_rows(lowercase, folder, paths, texts):
     assert rows[0].scores != rows[1].scores
 
 
-def test_models_from_scratch_stand_beside_those_of_the_same_heads(folder, paths, texts):
-    again = save(folder / "again.pt", heads=2, noise=0.5)
-    rows = compare(paths, str(folder), texts, scratch=[again], search=SHORT)
-    assert [row.name for row in rows] == ["one.pt", "two.pt"]
-    assert rows[0].scratch is None
-    assert rows[1].scratch.name == "again.pt"
-    assert rows[1].scratch.heads == rows[1].heads
-    (alone,) = compare([again], str(folder), texts, search=SHORT)
-    assert rows[1].scratch.scores == alone.scores
-    other = save(folder / "other.pt", heads=1)
-    with pytest.raises(InputError, match=r"other\.pt: no model of --path has its heads"):
-        compare(paths, str(folder), texts, scratch=[other], search=SHORT)
-    with pytest.raises(InputError, match=r"two\.pt: no model of --path has its heads, or another"):
-        compare(paths, str(folder), texts, scratch=[again, paths[1]], search=SHORT)
+def test_models_from_scratch_are_rows_of_their_own(folder, paths, texts):
+    first, again = compare(paths[:1], str(folder), texts, scratch=paths[1:], search=SHORT)
+    assert [first.from_scratch, again.from_scratch] == [False, True]
+    (alone,) = compare(paths[1:], str(folder), texts, search=SHORT)
+    assert again.scores == alone.scores
 
 
 def test_open_heads_have_the_names_of_the_full_model():
