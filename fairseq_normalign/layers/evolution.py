@@ -29,7 +29,7 @@ from fairseq_normalign.layers.geometry import (
     shuffled_view,
     view_of,
 )
-from fairseq_normalign.layers.token_table import ReadText, Tokens
+from fairseq_normalign.layers.token_table import ReadText, Tokens, check_same_pieces, tokens_of
 from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import (
     Block,
@@ -217,7 +217,11 @@ def evolution(
         texts: the models, each with the text as it reads it.
         options: see :class:`EvolutionOptions`; or name them one by one.
     """
-    plan = plan_of(texts, replace(options or EvolutionOptions(), **changes))
+    first, *others = texts
+    for other in others:
+        check_same_pieces(first, other)
+    measuring = replace(options or EvolutionOptions(), **changes)
+    plan = plan_of(texts, tokens_of(first), measuring)
     models, views = [], {}
     with bar("states", total=plan.sentences * len(texts), unit="sentences") as shown:
         for text in texts:
@@ -225,8 +229,8 @@ def evolution(
             models.append(evolution)
     between = {}
     if plan.views:
-        for first, second in combinations(views, 2):
-            between[first, second] = _distances(views[first], views[second])
+        for one, two in combinations(views, 2):
+            between[one, two] = _distances(views[one], views[two])
     sampled = plan.sampled
     among_all = possible_neighbours(sampled.sentences, np.zeros(len(sampled.types)))
     of_type = possible_neighbours(sampled.sentences, sampled.types)

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.token_table import ReadText, Tokens, check_same_pieces, tokens_of
 from fairseq_normalign.options import option, positive
 from fairseq_normalign.text.frequencies import Frequencies, read_frequencies
+
+if TYPE_CHECKING:
+    from fairseq_normalign.layers.token_table import ReadText, Tokens
 
 ALL = "all"
 ANY = "any"  # a token of whatever frequency is hidden
@@ -92,7 +94,7 @@ class Plan:
     @property
     def sampled(self) -> Tokens:
         """The tokens of the sample."""
-        return Tokens(*(column[self.sample] for column in self.tokens))
+        return self.tokens.at(self.sample)
 
     @property
     def types(self) -> int:
@@ -130,12 +132,8 @@ class Plan:
         return {**signature, "seed": options.seed}
 
 
-def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
-    """What to look at in a text that some models read."""
-    first, *others = texts
-    for other in others:
-        check_same_pieces(first, other)
-    tokens = tokens_of(first)
+def plan_of(texts: Sequence[ReadText], tokens: Tokens, options: EvolutionOptions) -> Plan:
+    """What to look at in a text that some models read as the same tokens."""
     sample = _sample(tokens, options)
     clusters = options.clusters
     if clusters is None:
@@ -147,7 +145,7 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
         )
     quota = _view_tokens(texts, options)
     words = {word: _occurrences(word, tokens, options) for word in options.words}
-    groups = _groups(first, tokens, options)
+    groups = _groups(texts[0], tokens, options)
     views = _views(tokens, groups, quota, options)
     causal = any(text.states.causal for text in texts)
     hidden = {}

@@ -24,15 +24,15 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import (
+from fairseq_normalign.layers.categories import Categories
+from fairseq_normalign.layers.mixing import (
     BlockBatch,
+    MixingResult,
     add_means,
     add_occurrences,
     divided,
     numbers,
 )
-from fairseq_normalign.layers.categories import Categories
-from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.results.blocks import (
     Block,

@@ -61,6 +61,10 @@ def language(texts=None):
     return read_text(model, task, "decoder", texts, "language")
 
 
+def planned(text, **options):
+    return plan_of([text], tokens_of(text), EvolutionOptions(**SMALL, **options))
+
+
 def masked(texts=None):
     task = toy_task()
     model = build_model("roberta", task, max_positions=64, tokens_per_sample=64)
@@ -165,7 +169,7 @@ def test_a_token_that_nobody_looks_at_has_no_influence():
 
 def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
     for text in (translation(), language()):
-        plan = plan_of([text], EvolutionOptions(**SMALL))
+        plan = planned(text)
         for drawn in plan.hidden.values():
             assert len(drawn.others) == 160
             for other in drawn.others:
@@ -174,7 +178,7 @@ def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
 
 
 def test_groups_begin_at_bounds():
-    found = plan_of([translation()], EvolutionOptions(**SMALL, bounds=(990,)))
+    found = planned(translation(), bounds=(990,))
     assert list(found.views) == [ALL, "<990", "≥990"]
     counts = {f"w{number}": 1000 - 4 - number for number in range(30)}
     for place in found.views["<990"]:
@@ -184,7 +188,7 @@ def test_groups_begin_at_bounds():
 def test_groups_that_are_too_small_are_told():
     message = r"groups of frequency with fewer than 160 tokens are left out: <971 \(\d+\)"
     with pytest.warns(UserWarning, match=message):
-        plan = plan_of([translation()], EvolutionOptions(**SMALL, bounds=(971,)))
+        plan = planned(translation(), bounds=(971,))
     assert list(plan.views) == [ALL, "≥971"]
 
 
