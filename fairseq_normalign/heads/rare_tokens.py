@@ -210,7 +210,7 @@ class RareRole(HeadMeasure):
         }
         roles = {head: role("rare", "rare", share, threshold) for head, share in shares.items()}
         blocks = [*missed("rare", shares, threshold), *rare_blocks(tally)]
-        return Finding(shares, settings, roles, blocks=blocks)
+        return Finding(shares, settings, roles, blocks)
 
 
 def add_rare(

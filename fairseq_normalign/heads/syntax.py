@@ -183,7 +183,7 @@ class Syntax(HeadMeasure):
             dict(zip(heads, scores, strict=True)),
             {"trees": tally.known["trees"], "margin": margin},
             syntactic_roles(found, margin),
-            blocks=[*relation_tables(found), note],
+            [*relation_tables(found), note],
         )
 
 
