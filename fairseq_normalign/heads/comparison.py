@@ -44,14 +44,6 @@ class Texts(NamedTuple):
     target: str | None = None
 
 
-class GoldTexts(NamedTuple):
-    """Gold links and the texts whose words they link."""
-
-    gold: GoldFile
-    source: str
-    target: str
-
-
 @dataclass(frozen=True)
 class EvaluateOptions:
     """How models are evaluated.
@@ -59,7 +51,8 @@ class EvaluateOptions:
     Args:
         reader: task → how text is read, e.g. ``partial(PairReader.from_names,
             bpe="sentencepiece", model="spm.model")``.
-        gold: links and texts for AER; layer and step are chosen without gold, for each model.
+        gold: links for AER; layer and step are chosen without gold, for each model.
+        gold_texts: whose words they link.
         search: fairseq's options of beam search, where they are not to be those of
             ``options.SEARCH``.
         too_long: what becomes of sources that the first model does not take (see
@@ -85,7 +78,8 @@ class EvaluateOptions:
     lowercase: bool = option(False, "BLEU and chrF ignore case", group=TEXT)
     method: str = option("norms", "soft method of the AER", metavar="NAME", group="alignment")
     reader: Callable[[Any], PairReader] | None = None
-    gold: GoldTexts | None = None
+    gold: GoldFile | None = None
+    gold_texts: Sequence[str] = ()
     search: Mapping[str, Any] | None = None
     too_long: str = "fail"
     max_tokens: int = 4000

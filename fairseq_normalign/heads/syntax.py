@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -204,13 +203,12 @@ def relation_tables(found: Mapping[str, Relation]) -> list[Block]:
     rows: Rows = []
     every: Rows = []
     for name, (cases, offset, baseline, accuracies) in found.items():
-        of_heads = [[str(head), name, 100 * share] for head, share in accuracies.items()]
         best: list[Cell] = [None] * 4
         if cases:
-            head, _, accuracy = max(of_heads, key=itemgetter(2))
-            best = [100 * baseline, f"{offset:+d}", accuracy, head]
+            head = max(accuracies, key=accuracies.__getitem__)
+            best = [100 * baseline, f"{offset:+d}", 100 * accuracies[head], str(head)]
         rows.append([name, cases, *best])
-        every += of_heads
+        every += [[str(head), name, 100 * share] for head, share in accuracies.items()]
     columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
     return [
         Table(columns, rows, "Syntactic relations", 1, name="relations"),

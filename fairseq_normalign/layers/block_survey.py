@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -25,9 +25,9 @@ from fairseq_normalign.layers.categories import (
     DEFAULT,
     PRESETS,
     Categories,
-    RankByCount,
     Ranks,
     Token,
+    rank_by_count,
     rank_by_id,
 )
 from fairseq_normalign.layers.mixing import (
@@ -162,7 +162,7 @@ class Blocks:
             if not pair.skipped and (pair.source.text or pair.target.text):
                 measured[line] = pair
         lines, sums = list(measured), Gathered()
-        tables = self._tables(models, prepared["of_words"])
+        readers = self._readers(models, prepared["of_words"])
         for numbered in numbered_batches(
             measured.values(), max_tokens=self.options.max_tokens, progress=progress
         ):
@@ -171,7 +171,7 @@ class Blocks:
             # Without a name: the next batch needs as much memory.
             self._add(
                 sums,
-                block_batches(models.forcing, batch, of_batch, tables),
+                block_batches(models.forcing, batch, of_batch, readers),
                 models.forcing.model,
             )
         progress(len(pairs) - len(measured))
@@ -189,17 +189,17 @@ class Blocks:
         if self.options.layers:
             add_layers(sums, of_kinds, model, categories)
 
-    def _tables(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
+    def _readers(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, ReadTokens]:
         """How tokens are looked up on each side that the attentions see."""
-        tables = {}
+        readers = {}
         for side, name in texts_of(models.forcing).items():
             reader = getattr(models.reader, name)
             counted = self._counted(reader)
             ranks: Ranks = rank_by_id
             if counted is not None:
-                ranks = RankByCount(counted[0], of_words=of_words[side])
-            tables[side] = TokenTable(reader, self.options.categories, ranks)
-        return tables
+                ranks = rank_by_count(counted[0], of_words=of_words[side])
+            readers[side] = token_reader(reader, self.options.categories, ranks)
+        return readers
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> BlockSurvey:
         arrays, categories = total.arrays, self.options.categories
@@ -238,21 +238,21 @@ def survey_blocks(
     return measure_here(Blocks(options or BlockOptions()), in_memory, pairs, progress)
 
 
-class TokenTable:
-    """Looks up the tokens of one side, each kind of token once."""
+ReadTokens = Callable[[Tensor, Tensor, Sequence[Sentence]], TokenBatch]
 
-    def __init__(self, side: Side, categories: Categories, ranks: Ranks):
-        self.side, self.categories, self.ranks = side, categories, ranks
-        self.token = cache(self._token)
 
-    def _token(self, index: int, is_special: bool, continues: bool) -> tuple[Token, int]:
+def token_reader(side: Side, categories: Categories, ranks: Ranks) -> ReadTokens:
+    """A function that looks up the tokens of one side, each kind of token once."""
+
+    @cache
+    def look_up(index: int, is_special: bool, continues: bool) -> tuple[Token, int]:
         """A token and its category."""
-        (symbol,) = self.side.symbols([index])
-        letters = without_mark(symbol, self.side.segmentation.scheme)
+        (symbol,) = side.symbols([index])
+        letters = without_mark(symbol, side.segmentation.scheme)
         token = Token(index, symbol, letters, is_special, continues)
-        return token, self.categories.index(token)
+        return token, categories.index(token)
 
-    def batch(self, ids: Tensor, words: Tensor, sentences: Sequence[Sentence]) -> TokenBatch:
+    def read(ids: Tensor, words: Tensor, sentences: Sequence[Sentence]) -> TokenBatch:
         """The tokens of a batch, on the device of what the model reads.
 
         Args:
@@ -260,41 +260,42 @@ class TokenTable:
             words: the word of each token, -1 for special ones, -2 for padding, (B, T).
             sentences: that the words are of.
         """
-        categories = np.full(words.shape, -1)
-        ranks = np.full(words.shape, np.nan, dtype=np.float32)
+        numbers = np.full(words.shape, -1)
+        ranked = np.full(words.shape, np.nan, dtype=np.float32)
         rows = zip(ids.tolist(), words.tolist(), sentences, strict=True)
         for row, (of_ids, of_words, sentence) in enumerate(rows):
             before = PADDING
             for place, (index, word) in enumerate(zip(of_ids, of_words, strict=True)):
                 if word == PADDING:
                     continue
-                token, category = self.token(index, word == MARK, word >= 0 and word == before)
+                token, numbers[row, place] = look_up(index, word == MARK, 0 <= word == before)
                 text = token.symbol if word == MARK else sentence.text[word]
-                categories[row, place] = category
-                ranks[row, place] = self.ranks(token, text)
+                ranked[row, place] = ranks(token, text)
                 before = word
-        known = torch.from_numpy(categories), torch.from_numpy(ranks), words == MARK
+        known = torch.from_numpy(numbers), torch.from_numpy(ranked), words == MARK
         return TokenBatch(*(of_tokens.to(ids.device) for of_tokens in known))
+
+    return read
 
 
 def block_batches(
     forcing: TeacherForcing,
     pairs: list[Pair],
     lines: Sequence[int],
-    tables: Mapping[str, TokenTable],
+    readers: Mapping[str, ReadTokens],
 ) -> list[BlockBatch]:
     """The blocks of all kinds of attention on some pairs, which are run together.
 
     Args:
         lines: of the pairs in the corpus, from 0.
-        tables: of the sides that the attentions see.
+        readers: of tokens, for the sides that the attentions see.
     """
     source, target, _ = forcing.tensors(pairs)
     tokens = {}
     for side, name in texts_of(forcing).items():
         ids = source if name == "source" else target
         sentences = [getattr(pair, name) for pair in pairs]
-        tokens[side] = tables[side].batch(ids, read_words(pairs, name), sentences)
+        tokens[side] = readers[side](ids, read_words(pairs, name), sentences)
     blocks: dict[str, dict[int, Block]] = {}
     for (kind, layer), block in recorded_blocks(forcing, pairs, running_kinds(forcing)).items():
         blocks.setdefault(kind, {})[layer] = block

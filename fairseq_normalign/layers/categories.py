@@ -154,23 +154,22 @@ def rank_by_id(token: Token, word: str) -> float:
     return len(STOPS) + 2.0 + token.number
 
 
-class RankByCount:
+def rank_by_count(counts: Mapping[str, float], *, of_words: bool = False) -> Ranks:
     """The order of counts; equal counts have equal ranks. Special tokens are the most frequent.
 
     Args:
         counts: of pieces or of words.
         of_words: whether they are of words: a piece is as frequent as its word.
     """
+    ascending = sorted(counts.values())
 
-    def __init__(self, counts: Mapping[str, float], *, of_words: bool = False):
-        self.counts, self.of_words = counts, of_words
-        self.ascending = sorted(counts.values())
-
-    def __call__(self, token: Token, word: str) -> float:
+    def rank(token: Token, word: str) -> float:
         if token.is_special:
             return LEFT_OUT if token.symbol in NO_WORDS else 0.0
-        if token.symbol in (MASKS if self.of_words else NO_WORDS):
+        if token.symbol in (MASKS if of_words else NO_WORDS):
             return LEFT_OUT
-        count = self.counts.get(word if self.of_words else token.symbol, 0.0)
-        more_frequent = len(self.ascending) - bisect.bisect_right(self.ascending, count)
+        count = counts.get(word if of_words else token.symbol, 0.0)
+        more_frequent = len(ascending) - bisect.bisect_right(ascending, count)
         return 1.0 + more_frequent
+
+    return rank

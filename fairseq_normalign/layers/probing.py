@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -93,15 +93,8 @@ def _percent(shares: Sequence[float]) -> list[float]:
     return [100 * share for share in shares]
 
 
-class Split(NamedTuple):
-    """Words to learn from, and those of other sentences, as places among all words."""
-
-    train: np.ndarray
-    test: np.ndarray
-
-
-def split_of(sentences: np.ndarray, test_share: float, seed: int) -> Split:
-    """Draws the sentences that are not learned from.
+def split_of(sentences: np.ndarray, test_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the words to learn from, and of those of other sentences, which are drawn.
 
     Args:
         sentences: the sentence of each word, (N,).
@@ -114,7 +107,7 @@ def split_of(sentences: np.ndarray, test_share: float, seed: int) -> Split:
             f"the treebank has {len(drawn)} sentences: too few to learn from some and test on "
             "others; use a larger one, or another --test-share"
         )
-    return Split(np.flatnonzero(~in_test), np.flatnonzero(in_test))
+    return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
 
 def probe(
@@ -134,22 +127,22 @@ def probe(
     tokens = tokens_of(text, unknown_too=True)
     sentences, tags = tagged_words(tokens, trees)
     names, numbers = np.unique(tags, return_inverse=True)
-    split = split_of(sentences, test_share, seed)
+    ours, others = split_of(sentences, test_share, seed)
     labels = torch.from_numpy(numbers)
-    train_labels, test_labels = labels[split.train], labels[split.test]
-    order = np.random.default_rng([seed, 1]).permutation(len(split.train))
+    train_labels, test_labels = labels[ours], labels[others]
+    order = np.random.default_rng([seed, 1]).permutation(len(ours))
     shuffled_labels = train_labels[torch.from_numpy(order)]
     accuracies: tuple[list[float], list[float]] = ([], [])
     of_layers = word_states(text, tokens, max_tokens=max_tokens, progress=progress)
     for of_layer in over(of_layers, f"{text.name} classifiers", unit="layers"):
-        known, other = of_layer[split.train], of_layer[split.test]
+        known, other = of_layer[ours], of_layer[others]
         mean, deviation = known.mean(0), known.std(0).clamp(min=1e-6)
         known, other = (known - mean) / deviation, (other - mean) / deviation
         for learned, found in zip((train_labels, shuffled_labels), accuracies, strict=True):
             weight, bias = train(known, learned, len(names))
             found.append(share_equal((other @ weight + bias).argmax(1), test_labels))
     majority = share_equal(train_labels.bincount().argmax(), test_labels)
-    return Probing(text.name, *accuracies, majority, len(split.train), len(split.test), list(names))
+    return Probing(text.name, *accuracies, majority, len(ours), len(others), names.tolist())
 
 
 def share_equal(found: Tensor, expected: Tensor) -> float:

@@ -76,12 +76,12 @@ def test_a_word_is_the_mean_of_its_pieces(model):
 
 def test_no_sentence_is_in_both_parts():
     sentences = np.repeat(np.arange(50), 4)
-    split = split_of(sentences, 0.2, seed=1)
-    test = set(sentences[split.test].tolist())
-    assert len(test) == 10
-    assert not test & set(sentences[split.train].tolist())
-    assert len(split.train) + len(split.test) == 200
-    assert set(sentences[split_of(sentences, 0.2, seed=2).test].tolist()) != test
+    train, test = split_of(sentences, 0.2, seed=1)
+    drawn = set(sentences[test].tolist())
+    assert len(drawn) == 10
+    assert not drawn & set(sentences[train].tolist())
+    assert len(train) + len(test) == 200
+    assert set(sentences[split_of(sentences, 0.2, seed=2)[1]].tolist()) != drawn
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
