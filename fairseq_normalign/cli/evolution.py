@@ -52,7 +52,7 @@ parse_args = options.model_command(
 def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.evolution import evolution
-    from fairseq_normalign.layers.model_part import read_corpus
+    from fairseq_normalign.layers.token_table import read_corpus
 
     complete(args)
     texts = read_corpus(args)
