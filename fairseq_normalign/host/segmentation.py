@@ -22,10 +22,10 @@ from fairseq.data import encoders
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.wordpiece import read_wordpiece
 from fairseq_normalign.strict_json import read_json
-from fairseq_normalign.text.spelling import placed_ids, spelled_ids
 from fairseq_normalign.text.words import (
     CONTINUED,
     join_pieces,
+    placed_ids,
     split_words,
     word_ids,
 )
@@ -85,7 +85,7 @@ class Segmentation:
             return self._split_each(words, where)
         text = " ".join(words)
         processor: Any = getattr(self.bpe, "sp", None)
-        if hasattr(processor, "normalize"):  # it knows which characters became which pieces
+        if processor is not None:  # asked by itself, as fairseq's object may sample
             pieces = processor.encode(text, out_type=str)
             normalised, offsets = processor.normalize(text, with_offsets=True)
             ids = placed_ids(pieces, words, normalised, offsets, where=where)
@@ -93,7 +93,10 @@ class Segmentation:
         # At blanks alone: a piece may hold a no-break space.
         symbols = [symbol for symbol in self.bpe.encode(text).split(" ") if symbol]
         pieces = list(map(self.printed, symbols))
-        ids = spelled_ids(pieces, words, self.scheme, where=where)
+        if self.scheme == "gpt2":  # bytes have letters of their own: no text holds the mark
+            return Segmented(symbols, pieces, word_ids(pieces, "gpt2"), words)
+        # Characters: the pieces are the text.
+        ids = placed_ids(pieces, words, "".join(pieces), range(len(text)), where=where)
         return Segmented(symbols, pieces, ids, words)
 
     def _split_each(self, words: list[str], where: str) -> Segmented:

@@ -77,18 +77,6 @@ def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
     assert len(source.text) == 4
 
 
-class OtherWords:
-    """A BPE that does not spell the words it is given."""
-
-    def encode(self, text):
-        return "▁other ▁words"
-
-
-def test_pieces_that_do_not_spell_the_words_are_refused(task):
-    with pytest.raises(InputError, match="source line 3: 2 pieces do not spell the 2 words"):
-        PairReader(task, bpe=OtherWords(), scheme="sentencepiece").pair("das haus", "", "line 3")
-
-
 # Files of BPEs, one for each side
 
 

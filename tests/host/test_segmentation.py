@@ -8,7 +8,6 @@ import itertools
 import json
 import random
 import sys
-import types
 from argparse import Namespace
 
 import pytest
@@ -145,14 +144,6 @@ def test_words_that_vanish_have_no_pieces(text, expected):
     pieces = zip(segmented.pieces, segmented.ids, strict=True)
     assert [word for piece, word in pieces if piece != "▁"] == expected
     assert segmented.words == split_words(text)
-
-
-def test_without_offsets_the_spelling_decides():
-    """As with SentencePiece before 0.2."""
-    bpe = Spm()
-    old = types.SimpleNamespace(encode=bpe.encode)
-    for text in ("ba \u00f2\u032c ba", "ba \ufffd ba", "ba\u00a0be bo"):
-        assert Segmentation(old, "sentencepiece")(text) == Segmentation(bpe, "sentencepiece")(text)
 
 
 # Files
