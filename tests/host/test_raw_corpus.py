@@ -24,8 +24,7 @@ def sentence(count: int) -> Sentence:
     half = count // 2
     tokens = [0, *range(10, 10 + half), 2, *range(10 + half, 10 + count), 2]
     words = [-1, *range(half), -1, *range(half, count), -1]
-    unknown = ("odd",)
-    return Sentence(torch.tensor(tokens), words, [f"w{number}" for number in range(count)], unknown)
+    return Sentence(torch.tensor(tokens), words, [f"w{number}" for number in range(count)])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,6 @@ def test_the_share_is_rounded_down_but_one_at_least(tokens, share, expected):
     assert torch.equal(after.tokens[special], before.tokens[special])
     assert after.words == before.words
     assert after.text == before.text
-    assert after.unknown == ()
 
 
 def test_the_same_seed_masks_the_same():
