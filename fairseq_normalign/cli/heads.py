@@ -34,7 +34,7 @@ from fairseq_normalign.heads.head_scores import (
 from fairseq_normalign.options import SEARCH, add_flags, read_options
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
-from fairseq_normalign.text.paired import Sources
+from fairseq_normalign.text.paired import read_sources
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def read_trees(args: Namespace) -> list[Tree]:
         trees = [lowercased(tree) for tree in trees]
     if args.source_file and not args.conllu_apart:
         try:
-            check_text(trees, map(split_words, Sources(args.source_file)), args.source_file)
+            check_text(trees, map(split_words, read_sources(args.source_file)), args.source_file)
         except InputError as error:
             raise InputError(f"{error}; if it is of another one, add --conllu-apart") from None
     return trees

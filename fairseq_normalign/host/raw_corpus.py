@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream
+from fairseq_normalign.files import is_stream, read_lines
 from fairseq_normalign.host.binarised import binarised_sides
 from fairseq_normalign.host.lengths import TooLong
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader, Sentence
@@ -23,8 +23,8 @@ from fairseq_normalign.host.special_tokens import mask_of
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing, loss_per_token
 from fairseq_normalign.runs.chunks import Chunk, cut
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
-from fairseq_normalign.text.paired import Sources, read_printed, text_sides
-from fairseq_normalign.text.words import LineFile
+from fairseq_normalign.text.paired import read_printed, read_sources, text_sides
+from fairseq_normalign.text.words import TextFile
 
 TEXT, TOKENS = "line", "sentence"  # kinds, and what messages call an item
 PAIRS = "pairs"  # the kind of a corpus whose items are pairs already
@@ -35,7 +35,7 @@ COMPARED = 10  # pairs that show whether the sides are swapped
 # three pairs of languages gave −6.6 to 0 as they should be, and 2.5 to 6.6 where swapped.
 SWAPPED = 2.0
 
-Text = LineFile | InMemory
+Text = TextFile | InMemory
 
 
 class Item(NamedTuple):
@@ -108,7 +108,7 @@ def raw_corpus(
     if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
         corpus = _binarised(args.gen_subset, models, links)
     elif not need_target and args.source_file and not (args.target_file or args.hypotheses):
-        text = Sources(args.source_file)
+        text = TextFile(args.source_file, read_sources)
         sources = (Item([(line, None)] * len(models), []) for line in text)
         corpus = RawCorpus(TEXT, sources, count_lines(text), [text.name])
     else:
@@ -169,7 +169,7 @@ def corpus_texts(args: argparse.Namespace) -> list[Text]:
         printed = read_printed(args.hypotheses)
     if printed is not None:
         source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
-        return [LineFile(args.source_file) if args.source_file else source, target]
+        return [TextFile(args.source_file, read_lines) if args.source_file else source, target]
     if args.source_file is None:
         raise InputError("--target-file or --hypotheses needs --source-file")
     return [*text_sides(args.source_file, args.target_file or args.hypotheses)]
@@ -177,7 +177,7 @@ def corpus_texts(args: argparse.Namespace) -> list[Text]:
 
 def count_lines(text: Text) -> int | None:
     """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
-    if isinstance(text, LineFile) and is_stream(text.path):
+    if isinstance(text, TextFile) and is_stream(text.path):
         return None
     return sum(1 for _ in text)
 

@@ -12,7 +12,7 @@ import functools
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,23 +64,27 @@ def normalise_bpe_name(name: str | None) -> str:
     return key
 
 
+def words_in(path: str | Path) -> Iterator[list[str]]:
+    """The words of each line of a tokenised text."""
+    return map(split_words, read_lines(path))
+
+
 class TextFile:
-    """The words of a tokenised text, one sentence at a time. Reads together with link files."""
+    """What a text has for each sentence pair. Reads together with link files.
+
+    Args:
+        read: makes it of the path: words, or else lines (``files.read_lines``) or parts of them.
+    """
 
     open_ended = False
 
-    def __init__(self, path: str | Path) -> None:
-        self.path, self.name = path, name_of(path)
+    def __init__(
+        self, path: str | Path, read: Callable[[str | Path], Iterator[Any]] = words_in
+    ) -> None:
+        self.path, self.name, self.read = path, name_of(path), read
 
     def __iter__(self) -> Iterator[Any]:
-        return map(split_words, read_lines(self.path))
-
-
-class LineFile(TextFile):
-    """The lines of a text as they are."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return read_lines(self.path)
+        return self.read(self.path)
 
 
 def mark_of(scheme: str) -> str:

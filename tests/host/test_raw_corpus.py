@@ -14,7 +14,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host import raw_corpus
 from fairseq_normalign.host.pairs import NO_SENTENCE, Pair, Sentence
 from fairseq_normalign.host.raw_corpus import count_lines, masked, with_masks
-from fairseq_normalign.text.words import LineFile
+from fairseq_normalign.text.words import TextFile
 
 MASK = 999
 
@@ -69,7 +69,7 @@ def test_lines_are_counted_beforehand_where_they_can_be_read_again(tmp_path):
     text, pipe = tmp_path / "text", tmp_path / "pipe"
     text.write_text("a\nb\n")
     os.mkfifo(pipe)
-    assert [count_lines(LineFile(path)) for path in (text, pipe, "-")] == [2, None, None]
+    assert [count_lines(TextFile(path)) for path in (text, pipe, "-")] == [2, None, None]
 
 
 @pytest.mark.parametrize("losses", [(8.0, 2.5), (2.5, 8.0), (4.0, 2.5)])
