@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from fairseq import utils
@@ -19,48 +19,44 @@ from fairseq_normalign.host.special_tokens import task_options
 from fairseq_normalign.text.text_doctor import unjoined
 
 
-class Sides(NamedTuple):
-    """Both sides of a subset, as many sentences of each; masked language models have no target."""
+class Subset:
+    """The tokens of a subset, a pair of lists for each pair; masked language models have no target.
 
-    source: Sequence[Any]
-    target: Sequence[Any] | None
-    names: Sequence[str]  # of their files, without ending
+    Warns if its pieces would count as words. Read from the files rather than with
+    ``task.load_dataset``, which shuffles, mixes or cuts in some tasks.
+    """
 
-    def tokens(self, index: int) -> tuple[Any, Any]:
-        """One pair, as lists; a target that is not there is None."""
-        target = None if self.target is None else self.target[index].tolist()
-        return self.source[index].tolist(), target
+    open_ended = False
+
+    def __init__(self, subset: str, reader: PairReader) -> None:
+        for side in (reader.source, reader.target):
+            diagnosis = unjoined(side.vocabulary, reader.scheme)
+            if diagnosis is not None:
+                reader.warn_once(diagnosis.advice, "join")
+        paths = _paths(subset, task_options(reader.task))
+        dictionaries = (reader.task.source_dictionary, reader.task.target_dictionary)
+        self.sides = [_sentences(*side) for side in zip(paths, dictionaries, strict=False)]
+        self.name = paths[0]
+        counts = list(map(len, self.sides))
+        if counts[0] != counts[-1]:
+            raise InputError(
+                f"{paths[0]} has {counts[0]} sentences, {paths[1]} {counts[1]}; expected as many "
+                "of each"
+            )
+
+    def __len__(self) -> int:
+        return len(self.sides[0])
+
+    def __iter__(self) -> Iterator[tuple[list[int], list[int] | None]]:
+        for number in range(len(self)):
+            source, *target = (side[number].tolist() for side in self.sides)
+            yield source, target[0] if target else None
 
 
 def binarised_pairs(subset: str, reader: PairReader) -> Iterator[Pair]:
     """Pairs of a ``fairseq-preprocess``ed subset, in the order of the text."""
-    sides = binarised_sides(subset, reader)
-    numbers = range(len(sides.source))
-    return (reader.binarised_pair(*sides.tokens(n), f"sentence {n + 1}") for n in numbers)
-
-
-def binarised_sides(subset: str, reader: PairReader) -> Sides:
-    """The tokens of a subset; warns if its pieces would count as words.
-
-    Read from the files rather than with ``task.load_dataset``, which shuffles, mixes or cuts in
-    some tasks.
-    """
-    for side in (reader.source, reader.target):
-        diagnosis = unjoined(side.vocabulary, reader.scheme)
-        if diagnosis is not None:
-            reader.warn_once(diagnosis.advice, "join")
-    task = reader.task
-    paths = _paths(subset, task_options(task))
-    source = _sentences(paths[0], task.source_dictionary)
-    if len(paths) == 1:
-        return Sides(source, None, paths)
-    target = _sentences(paths[1], task.target_dictionary)
-    if len(source) != len(target):
-        raise InputError(
-            f"{paths[0]} has {len(source)} sentences, {paths[1]} {len(target)}; expected as many "
-            "of each"
-        )
-    return Sides(source, target, paths)
+    numbered = enumerate(Subset(subset, reader), 1)
+    return (reader.binarised_pair(*sides, f"sentence {number}") for number, sides in numbered)
 
 
 def _paths(subset: str, options: Any) -> list[str]:

@@ -15,14 +15,20 @@ from random import Random
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, read_lines
-from fairseq_normalign.host.binarised import binarised_sides
+from fairseq_normalign.files import read_lines
+from fairseq_normalign.host.binarised import Subset
 from fairseq_normalign.host.lengths import TooLong
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader, Sentence
 from fairseq_normalign.host.special_tokens import mask_of
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing, loss_per_token
 from fairseq_normalign.runs.chunks import Chunk, cut
-from fairseq_normalign.text.links import InMemory, LinkFile, read_together
+from fairseq_normalign.text.links import (
+    InMemory,
+    LinkFile,
+    count_lines,
+    read_together,
+    refuse_other_count,
+)
 from fairseq_normalign.text.paired import read_printed, read_sources, text_sides
 from fairseq_normalign.text.words import TextFile
 
@@ -126,13 +132,8 @@ def _of_texts(
     swapped: Sequence[bool],
 ) -> RawCorpus:
     """Refuses texts of unequal length before the work begins."""
-    names = [text.name for text in texts]
-    counts = [count_lines(text) for text in texts]
-    if None not in counts and counts[0] != counts[1]:
-        raise InputError(
-            f"line counts differ: {names[0]} has {counts[0]}, {names[1]} has {counts[1]} lines; "
-            "each needs one line per sentence pair"
-        )
+    total = count_lines(texts[0])
+    refuse_other_count(texts[1], total)
     ways = swapped[: len(models)]
 
     def items() -> Iterator[Item]:
@@ -140,24 +141,17 @@ def _of_texts(
             sides = [(target, source) if is_swapped else (source, target) for is_swapped in ways]
             yield Item(sides, list(map(sorted, of_pair)))
 
-    return RawCorpus(TEXT, items(), counts[0], names)
+    return RawCorpus(TEXT, items(), total, [text.name for text in texts])
 
 
 def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) -> RawCorpus:
-    of_models = [binarised_sides(subset, model.reader) for model in models]
+    of_models = [Subset(subset, model.reader) for model in models]
     first = of_models[0]
     for other in of_models[1:]:
-        if len(other.source) != len(first.source):
-            raise InputError(
-                f"{other.names[0]} has {len(other.source)} sentences, {first.names[1]} "
-                f"{len(first.source)}; use data of the same corpus"
-            )
-    numbers = InMemory(first.names[0], range(len(first.source)))
-    items = (
-        Item([sides.tokens(number) for sides in of_models], list(map(sorted, of_pair)))
-        for number, *of_pair in read_together(numbers, *links)
-    )
-    return RawCorpus(TOKENS, items, len(first.source), first.names)
+        refuse_other_count(other, len(first))
+    rows = read_together(*of_models, *links)
+    items = (Item(row[: len(models)], list(map(sorted, row[len(models) :]))) for row in rows)
+    return RawCorpus(TOKENS, items, len(first), [first.name])
 
 
 def corpus_texts(args: argparse.Namespace) -> list[Text]:
@@ -173,13 +167,6 @@ def corpus_texts(args: argparse.Namespace) -> list[Text]:
     if args.source_file is None:
         raise InputError("--target-file or --hypotheses needs --source-file")
     return [*text_sides(args.source_file, args.target_file or args.hypotheses)]
-
-
-def count_lines(text: Text) -> int | None:
-    """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
-    if isinstance(text, TextFile) and is_stream(text.path):
-        return None
-    return sum(1 for _ in text)
 
 
 def check_not_empty(total: int | None, name: str) -> None:

@@ -13,7 +13,8 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host import raw_corpus
 from fairseq_normalign.host.pairs import NO_SENTENCE, Pair, Sentence
-from fairseq_normalign.host.raw_corpus import count_lines, masked, with_masks
+from fairseq_normalign.host.raw_corpus import masked, with_masks
+from fairseq_normalign.text.links import count_lines
 from fairseq_normalign.text.words import TextFile
 
 MASK = 999

@@ -239,18 +239,6 @@ def test_wordpiece_reads_the_options_beside_its_vocabulary(tmp_path):
         pieces()
 
 
-def test_files_that_belong_to_another_bpe(folder):
-    message = "--source-bpe-codes belongs to --bpe subword_nmt, not sentencepiece"
-    with pytest.raises(InputError, match=message):
-        build_bpes(
-            options(
-                "sentencepiece",
-                sentencepiece_model=str(folder / "spm.model"),
-                source_bpe_codes=str(folder / "codes"),
-            )
-        )
-
-
 # Byte-level BPE
 
 
