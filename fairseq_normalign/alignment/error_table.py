@@ -38,7 +38,7 @@ COST = (
     "seconds for 1,000 pairs, memory in MB at most above the model."
 )
 STEPS = (
-    "Dashed: align with output, where the decoder predicts a word; else with input, where it "
+    "Dashed: step output, where the decoder predicts a word; else step input, where it "
     "reads the word."
 )
 

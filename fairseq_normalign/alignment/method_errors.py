@@ -177,7 +177,7 @@ def error_table(
     progress: Progress | None = None,
     **settings: Any,
 ) -> ErrorTable:
-    """AER of each layer, and of each head if asked for; says if the gold looks misread.
+    """AER of each layer, and of each head if ``heads``; warns if the gold seems to be misread.
 
     Args:
         options: what the table leaves open: </s>, merging of pieces, extraction, size of batches.

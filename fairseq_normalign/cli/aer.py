@@ -52,7 +52,7 @@ def add_options(parser: ArgumentParser) -> None:
         "hyp", metavar="HYP", nargs="*", help="alignments to score; - is stdin (default: -)"
     )
     parser.add_argument(
-        "-i", "--input", nargs="+", default=[], metavar="HYP", help="the same, anywhere"
+        "-i", "--input", nargs="+", default=[], metavar="HYP", help="links to score, as HYP"
     )
     add_reading_options(parser)
     add_statistics_options(parser)

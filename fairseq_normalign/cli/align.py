@@ -120,7 +120,7 @@ def add_output_options(parser: ArgumentParser) -> None:
         "--format",
         choices=tuple(WRITERS),
         default="pharaoh",
-        help="of the links (default: %(default)s)",
+        help="format of the links (default: %(default)s)",
     )
     group.add_argument(
         "--never-empty",
@@ -130,8 +130,8 @@ def add_output_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--confidence",
         action="store_true",
-        help="write each link's share of its row: 0-0:0.930; the last digit may depend on "
-        "--max-tokens",
+        help="write each link's probability, or without learned weights its share of its row: "
+        "0-0:0.930; the last digit may depend on --max-tokens",
     )
 
 

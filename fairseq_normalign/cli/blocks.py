@@ -56,7 +56,7 @@ def add_block_options(parser: ArgumentParser) -> None:
                 "(default: none)",
                 options.share,
             ),
-            "--seed": ("N", "which ones", int, 0),
+            "--seed": ("N", "random seed of --mask-share", int, 0),
         },
     )
     group = parser.add_argument_group("tokens")

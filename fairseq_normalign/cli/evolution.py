@@ -26,7 +26,7 @@ def add_options(parser: ArgumentParser) -> None:
     group.add_argument(
         "--part",
         choices=("encoder", "decoder"),
-        help="of a model with both (default: the encoder; of a language model, the decoder)",
+        help="which part of the model (default: the encoder; of a language model, the decoder)",
     )
     options.add_limit_option(group, LIMIT)
     add_flags(parser, EvolutionOptions)

@@ -59,7 +59,7 @@ def add_options(parser: ArgumentParser) -> None:
     options.add_table(
         group,
         {
-            "--attention": (tuple(KINDS), "which one", str, "cross"),
+            "--attention": (tuple(KINDS), "kind of attention", str, "cross"),
             "--quantity": (
                 (*QUANTITIES, SOURCE_SHARE),
                 f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "

@@ -143,15 +143,15 @@ def model_parser(name: str, description: str, example: str, *, several: bool) ->
 
 # fairseq's own options that people need most, with what they take; fairseq parses them once more.
 OF_FAIRSEQ = {
-    "--user-dir": ("DIR", "another plugin; ours is always there"),
+    "--user-dir": ("DIR", "additional plugin directory"),
     "--model-overrides": ("DICT", "changes of the model's options"),
     "--bpe": (
         "NAME",
         "splits text into pieces: sentencepiece, … (default: by the files that are named)",
     ),
-    "--sentencepiece-model": ("FILE", "of --bpe sentencepiece, for both languages"),
-    "--bpe-codes": ("FILE", "of --bpe subword_nmt or fastbpe, for both languages"),
-    "--bpe-vocab-file": ("FILE", "of --bpe bert: vocab.txt (see normalign import)"),
+    "--sentencepiece-model": ("FILE", "SentencePiece model for both languages"),
+    "--bpe-codes": ("FILE", "codes of subword-nmt or fastBPE for both languages"),
+    "--bpe-vocab-file": ("FILE", "vocab.txt of --bpe bert (see normalign import)"),
     "--tokenizer": ("NAME", "splits text into words: moses, …"),
 }
 OF_SIDES = {
@@ -176,7 +176,7 @@ OF_CORPUS = {
 
 
 def add_fairseq_options(group: Any) -> None:
-    group.add_argument("--gen-subset", default="test", help="a binarised subset")
+    group.add_argument("--gen-subset", default="test", help="the binarised subset to read")
     add_table(
         group,
         {

@@ -22,7 +22,7 @@ def add_output_options(parser: ArgumentParser) -> Any:
         group,
         {
             "-o --output": ("FILE.json", "write the result here, with all details"),
-            "-f --format": (FORMATS, "of what is printed", str, "text"),
+            "-f --format": (FORMATS, "format of what is printed", str, "text"),
             "--plot": ("FILE", "draw it: .png, .pdf or .svg"),
         },
     )

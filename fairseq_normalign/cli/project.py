@@ -90,7 +90,7 @@ def add_link_options(parser: ArgumentParser) -> None:
             "--links": ("FILE", "links of the words without markup"),
             "--index": ((0, 1), "first word in FILE (default: 0, or as written)", int),
             "--model": ("MODEL", "a translation model, as align takes it"),
-            "-r --reverse-path": ("MODEL", "that of the other direction"),
+            "-r --reverse-path": ("MODEL", "the model of the other direction"),
             "--learned": ("FILE", "a file that align --learned wrote"),
             "--lowercase": "the model reads lowercased text",
             "--cpu": "use no GPU",

@@ -122,7 +122,9 @@ def add_page_options(parser: ArgumentParser) -> None:
         help="JSON of methods, aer, heads, mixing, stats, evolution, probe or evaluate, or the "
         "log of gates",
     )
-    group.add_argument("--title", default="normalign report", help="default: %(default)s")
+    group.add_argument(
+        "--title", default="normalign report", help="title of the page (default: %(default)s)"
+    )
     group.add_argument(
         "--max-megabytes",
         type=options.positive,

@@ -70,7 +70,8 @@ def _only_source(subset: str, data: str) -> str:
         if not _missing(f"{folder}/{subset}"):
             return f"{folder}/{subset}"
     raise MissingSubset(
-        f"no subset {subset!r} in {data}; expected fairseq-preprocess's with --only-source"
+        f"{data}: no binarised subset {subset!r}; name a text (SOURCE), or data that "
+        "fairseq-preprocess --only-source wrote"
     )
 
 
@@ -84,10 +85,10 @@ def _prefix(subset: str, data: str | None, languages: tuple[str, str]) -> str:
             return prefix
         if len(missing) < 4:
             incomplete = missing
-    name = f"subset {subset!r} of {'-'.join(languages)} in {data}"
+    name = f"{data}: no binarised subset {subset!r} of {'-'.join(languages)}"
     if incomplete:
         raise MissingSubset(f"{name}: there is no {' and no '.join(incomplete)}")
-    raise MissingSubset(f"no {name}; expected fairseq-preprocess's")
+    raise MissingSubset(f"{name}; name SOURCE and TARGET, or a folder of fairseq-preprocess")
 
 
 def _missing(path: str) -> list[str]:

@@ -370,10 +370,15 @@ class PairReader:
 def text_pairs(
     sentences: Iterable[tuple[Text, Text]], reader: PairReader, *, name: str = "text"
 ) -> Iterator[Pair]:
-    """Pairs of a stream of (source, target), after the doctor has looked at the first of them."""
-    numbered = enumerate(sentences, 1)
-    pairs = (reader.pair(*sides, f"line {number}") for number, sides in numbered)
-    return examined(pairs, reader, name=name)
+    """Reads (source, target) pairs; the first of them are checked against the dictionaries."""
+    return examined(_numbered(sentences, reader), reader, name=name)
+
+
+def _numbered(sentences: Iterable[tuple[Text, Text]], reader: PairReader) -> Iterator[Pair]:
+    for number, sides in enumerate(sentences, 1):
+        if isinstance(sides, str) or len(sides) != 2:
+            raise InputError(f"pair {number}: {sides!r:.60}: not a pair (source, target)")
+        yield reader.pair(*sides, f"line {number}")
 
 
 def examined(pairs: Iterable[Pair], reader: PairReader, *, name: str = "text") -> Iterator[Pair]:

@@ -76,7 +76,7 @@ def test_sources_alone(tmp_path, task, kind):
     write(tmp_path / "test", SOURCE, task, kind)
     pairs = binarised_pairs("test", PairReader(task))
     assert [" ".join(pair.source.text) for pair in pairs] == SOURCE
-    with pytest.raises(MissingSubset, match="no subset 'valid' in"):
+    with pytest.raises(MissingSubset, match="no binarised subset 'valid'"):
         binarised_pairs("valid", PairReader(task))
 
 
