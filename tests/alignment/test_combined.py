@@ -133,10 +133,10 @@ def test_bad_options(options, message):
 
 
 def test_a_reverse_model_of_the_same_direction_is_refused():
-    expected = "the reverse model translates a-b, and the model a-b; expected b-a"
+    expected = "the reverse model translates a → b, and the model a → b; use b → a"
     with pytest.raises(InputError, match=expected):
         CombinedAligner(aligner(), aligner())
-    with pytest.raises(InputError, match="translates a-c, and the model a-b; expected b-a"):
+    with pytest.raises(InputError, match="translates a → c, and the model a → b; use b → a"):
         CombinedAligner(aligner(), aligner("ac", seed=2))
 
 
