@@ -211,7 +211,7 @@ class OpenAligner(Aligner):
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except DAMAGE:
-            raise InputError(f"{path}: damaged; remove it to learn again") from None
+            raise InputError(f"{path}: damaged; name another file to learn again") from None
         for name in [*stored, *now]:
             value, given = stored.get(name, "none"), now.get(name, "none")
             if name != "extract" and value != given:

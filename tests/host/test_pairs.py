@@ -165,6 +165,13 @@ def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
         list(text_pairs(PAIRS, PairReader.from_args(languages, args)))
 
 
+@pytest.mark.parametrize("item", ["das haus", ("das haus",), ("a", "b", "c")])
+def test_items_that_are_no_pairs_are_refused(languages, folder, item):
+    reader = PairReader.from_args(languages, codes_args(folder))
+    with pytest.raises(InputError, match=r"pair 2: .*: not a pair \(source, target\)"):
+        list(text_pairs([PAIRS[0], item], reader))
+
+
 SPLIT = "that the dictionary has whole are split"
 SOURCES = [(de, None) for de, _ in PAIRS]
 

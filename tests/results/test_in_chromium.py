@@ -307,7 +307,7 @@ def test_maps_of_heads_and_curves_tell_their_numbers(opened):
     figure.locator(".mapped").focus()
     page.keyboard.press("ArrowDown")
     assert page.locator("#tip").text_content() == (
-        "confidence: layer 1, head 1: 0.250; position +1; +1 (95 %)"
+        "confidence: layer 1, head 1: 0.250; +1 (95 %)"
     )
     page.keyboard.press("ArrowDown")
     assert page.locator("#tip").text_content() == "confidence: layer 2, head 1: –; removed"
