@@ -56,12 +56,12 @@ def harmonic_mean(
     shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
 ) -> np.ndarray:
     """Σ_e w_e / Σ_e (w_e / p_e): low as soon as one evidence is low."""
-    return _where_heard(shares, 1 / _mean(1 / (np.stack(shares) + FLOOR), weights))
+    return _where_heard(shares, 1 / _mean(1 / (np.asarray(shares) + FLOOR), weights))
 
 
 def _where_heard(shares: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
     """The mean, and 0 where no evidence sees anything."""
-    return np.where(np.stack(shares).any(axis=0), mean, 0)
+    return np.where(np.asarray(shares).any(axis=0), mean, 0)
 
 
 def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
@@ -74,7 +74,7 @@ def arithmetic_mean(
     shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
 ) -> np.ndarray:
     """Σ_e w_e p_e / Σ_e w_e: high as soon as one evidence is high."""
-    return _mean(np.stack(shares), weights)
+    return _mean(np.asarray(shares), weights)
 
 
 MEANS: dict[str, Callable[..., np.ndarray]] = {
@@ -97,7 +97,7 @@ class LinkModel(NamedTuple):
 
 def log_shares(shares: Sequence[np.ndarray]) -> np.ndarray:
     """log p_e, (E, T, S)."""
-    return np.log(np.stack(shares) + FLOOR)
+    return np.log(np.asarray(shares) + FLOOR)
 
 
 def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray]) -> LinkModel:
