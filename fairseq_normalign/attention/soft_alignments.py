@@ -19,7 +19,7 @@ from fairseq_normalign.attention.methods import (
     method_of,
 )
 from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
-from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
+from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import KINDS
@@ -29,7 +29,7 @@ def soft_alignments(
     forcing: TeacherForcing,
     pairs: list[Pair],
     evidences: Sequence[Evidence],
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
     *,
     keep_pieces: Collection[Evidence] = (),
 ) -> Iterator[list[Soft]]:
@@ -58,7 +58,7 @@ def share_matrices(
     forcing: TeacherForcing,
     pairs: list[Pair],
     evidences: Sequence[Evidence],
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
     *,
     null: bool = True,
 ) -> Iterator[np.ndarray]:
@@ -82,7 +82,7 @@ class _ByWord(NamedTuple):
 
 
 def _by_word(
-    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence], merges: Merges
+    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence], merges: str
 ) -> Iterator[_ByWord]:
     matrices = _matrices(forcing, pairs, evidences)
     for place, pair in enumerate(pairs):
@@ -111,7 +111,8 @@ def _matrices(
     sources = max(len(pair.source.tokens) for pair in pairs)
     computed: dict[tuple, np.ndarray] = {}
     matrices = []
-    for method, layer, step, head in evidences:
+    for evidence in evidences:
+        method, layer, head = evidence.method, evidence.layer, evidence.head
         if (method, layer, head) not in computed:
             place = None
             if layer is not None and head is not None:
@@ -121,7 +122,7 @@ def _matrices(
             if isinstance(matrix, Tensor):
                 matrix = matrix.float().cpu().numpy()
             computed[method, layer, head] = matrix
-        first = STEPS[step]
+        first = STEPS[evidence.step]
         matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
     return matrices
 
