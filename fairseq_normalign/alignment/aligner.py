@@ -24,11 +24,11 @@ from fairseq_normalign.alignment.layer_choice import (
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links_of, row_shares
 from fairseq_normalign.attention.methods import full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence, Soft
-from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.soft_alignments import share_matrices, soft_alignments
 from fairseq_normalign.attention.trained_head import fingerprint
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.host.batches import WINDOW, map_batches
+from fairseq_normalign.host.batches import WINDOW, Result, map_batches
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
@@ -423,13 +423,28 @@ class NormAligner(OpenAligner):
         """Several soft alignments of each pair from one forward pass."""
         rule_of = self.options.rule_of
         by_pieces = [place for place in evidences if rule_of(place.method) == PIECE_ARGMAX]
-        run = partial(
-            soft_alignments,
-            self.forcing,
-            evidences=evidences,
-            merges=self.options.merges,
-            keep_pieces=by_pieces,
-        )
+        run = partial(soft_alignments, keep_pieces=by_pieces)
+        return self._by_pair(run, pairs, evidences, progress)
+
+    def shares_many(
+        self,
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        *,
+        progress: Progress | None = None,
+    ) -> Iterator[np.ndarray]:
+        """The same as shares of what each target word takes, (E, T, S) for each pair."""
+        run = partial(share_matrices, null=self.options.null)
+        return self._by_pair(run, pairs, evidences, progress)
+
+    def _by_pair(
+        self,
+        compute: Callable[..., Iterator[Result]],
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        progress: Progress | None,
+    ) -> Iterator[Result]:
+        run = partial(compute, self.forcing, evidences=evidences, merges=self.options.merges)
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
         return map_batches(
