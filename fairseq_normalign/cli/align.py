@@ -159,8 +159,6 @@ def check_learned(args: Namespace) -> None:
         refuse_unwritable(args.output, args.learned)
     if not Path(args.learned).is_file():
         refuse_unwritable(args.learned, *checks.inputs_of(args))
-        if args.output and args.learned in (args.output, f"{args.output}.json"):
-            raise InputError(f"{args.learned}: named for two outputs; use another name")
 
 
 def check_interactive(args: Namespace) -> None:

@@ -76,16 +76,12 @@ def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
-    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save
 
     complete(args)
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
-    if args.source_file or args.hypotheses:
-        total = count_lines(corpus_texts(args)[0])  # before a model is loaded
-        if total is not None and args.line > total:
-            raise InputError(f"--line {args.line}: the corpus has {total} lines")
     model = load(args)
     layers = layers_of(args, model.forcing)
     # With layers and a step there is nothing to decide.

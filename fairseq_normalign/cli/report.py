@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from itertools import islice
@@ -136,9 +135,3 @@ def write(args: Namespace, text: str) -> None:
         file.write(text)
     size = len(text.encode("utf-8"))
     note(f"{args.output}: {size / 1e6:.1f} MB")
-    if size > 1_000_000 * args.max_megabytes:
-        warnings.warn(
-            f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "
-            "--max-sentences, --method or --no-heads make it smaller",
-            stacklevel=2,
-        )
