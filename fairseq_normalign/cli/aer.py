@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 from fairseq_normalign.alignment import aer, breakdown
@@ -31,7 +32,7 @@ NEEDED_TEXTS = {
 OPTIONS = f"""
 GOLD  gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines
 [HYP...]  alignments to score; - is stdin (default: -)
--i --input HYP...  the same, anywhere
+-i --input HYP...  links to score, as HYP
 reading:
   --gold-index 0|1 = 0        first word of the gold
   --reverse-gold              the gold has the target word first
@@ -95,7 +96,7 @@ def main(args: Namespace) -> None:
     systems = [LinkFile(path, index=index_of(args, path), **reading) for path in args.input]
     texts = [TextFile(path) for path in (args.source, args.target) if path]
     names = [gold.name, *(system.name for system in systems)]
-    bounds = [breakdown.BoundsCheck(names, args.source, args.target)] if texts else []
+    bounds = [partial(breakdown.check_bounds, names, args.source, args.target)] if texts else []
     breakdowns = []
     for kind in args.breakdown:
         text = counted_text(args, kind)
@@ -113,23 +114,24 @@ def main(args: Namespace) -> None:
     scores = aer.score(gold, systems, lines=args.lines, beside=texts, watchers=watchers)
     sampling = {"samples": args.samples, "seed": args.seed}
     shown = []
-    for place, (name, total, sentences) in enumerate(scores):
+    for place, (system, sentences) in enumerate(zip(systems, scores, strict=True)):
         interval = p_value = None
         if args.intervals:
             interval = aer.interval(sentences, **sampling)
         if args.paired and place > 0:
-            p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
+            p_value = aer.paired_p_value(scores[0], sentences, **sampling)
         bands = {part.kind: part.table(place) for part in breakdowns}
         signature = signature_of(args, args.input[place])
-        shown.append(System(name, signature, total, interval, p_value, bands))
+        total = aer.Counts.total(sentences)
+        shown.append(System(system.name, signature, total, interval, p_value, bands))
         if not args.quiet:
             first = [columns[place] for columns in links]
-            warn(args, systems[place], first, golds)
+            warn(args, system, first, golds)
     result = ScoresResult(shown, args.alpha, args.width)
     write_result_files(result, args)
     if args.score_only and args.format == "text":
-        for system in shown:
-            print(result.number(aer.percent(system.counts.aer)))
+        for scored in shown:
+            print(result.number(aer.percent(scored.counts.aer)))
     else:
         print_result(result, args, signature=False)
 
@@ -156,9 +158,9 @@ def warn(args: Namespace, system: LinkFile, links: Sequence, golds: Sequence[Gol
         sure_mark=args.sure_mark,
         possible=args.possible,
     )
-    advice = doctor.diagnose(links, golds, read)
+    advice, _ = doctor.diagnose(links, golds, read)
     if advice:
-        say(f"normalign aer: warning: {system.name}: {advice.words}")
+        say(f"normalign aer: warning: {system.name}: {advice}")
 
 
 def signature_of(args: Namespace, path: str) -> dict:

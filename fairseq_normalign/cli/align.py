@@ -49,8 +49,7 @@ combination: of all layers, heads and steps, of one model or of two
                         also .gz; a corpus of 20,000 pairs or more counts without it
   --learned FILE        use the layers, weights and lexicon of this file; if it does not exist,
                         write it
-"""
-COMBINATION += options.reverse_options("for better links, and for --method shift-att")
+{options.reverse_options("for better links, and for --method shift-att")}"""
 INTERACTIVE = """
 output:
   --interactive         answer each line 'source ||| target' of stdin at once; needs --learned FILE
@@ -59,10 +58,10 @@ OUTPUT = f"""
 output:
   -o --output FILE      write here, and the signature to FILE.json
   --index 0|1           first word in the output (default: 0; 1 with -f {" or ".join(FROM_1)})
-  -f --format {"|".join(WRITERS)} = pharaoh  of the links
+  -f --format {"|".join(WRITERS)} = pharaoh  format of the links
   --never-empty         a pair without links gets the best one, for tools that drop empty lines
-  --confidence          write each link's share of its row: 0-0:0.930; the last digit may depend on
-                        --max-tokens
+  --confidence          write each link's probability, or without learned weights its share of its
+                        row: 0-0:0.930; the last digit may depend on --max-tokens
 """
 WITHOUT_MODEL = """
 TEXT...           SOURCE TARGET, or one file
@@ -121,7 +120,7 @@ def settle_format(args: Namespace) -> None:
 
 def check_signed_output(args: Namespace) -> None:
     """Refuses an output that cannot be written in the end, or its signature."""
-    files = [file.path for file in link_files(args)]
+    files = [str(file.path) for file in link_files(args)]
     for path in (args.output, f"{args.output}.json"):
         refuse_unwritable(path, *checks.inputs_of(args), *files)
     refuse_unsignable(args.output)

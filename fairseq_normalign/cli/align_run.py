@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
+from fairseq_normalign.alignment.evidence import LINKS, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
-from fairseq_normalign.attention.extract import extractor
+from fairseq_normalign.attention.extract import extractor, values_of
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.runs import Task, options_of_each
 from fairseq_normalign.errors import InputError
@@ -41,16 +41,15 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         count: expected numbers of links instead of links.
     """
     from fairseq_normalign.alignment.loading import load_aligner
-    from fairseq_normalign.alignment.run import LinkCounts, Links, check_policy, keep_learned
+    from fairseq_normalign.alignment.run import Links, check_policy, keep_learned
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
-    from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
+    from fairseq_normalign.host.raw_corpus import check_not_empty, raw_corpus
 
     (args,) = options_of_each(args)
     aligner = load_aligner(args)
     is_learned = args.interactive or (args.learned is not None and Path(args.learned).exists())
     learned = aligner.load_learned(args.learned) if is_learned else None
-    links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
-    corpus = raw_corpus(args, aligner.models, links)
+    corpus = raw_corpus(args, aligner.models, link_files(args))
     models = aligning(args, aligner, corpus.kind, learned)
     first = []
     if not args.interactive:  # or nobody could answer before many pairs have come
@@ -62,12 +61,13 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         signed["never-empty"] = 1
     if args.confidence:  # its last digit may depend on the size of batches
         signed["batch"] = args.max_tokens
-    measure = (LinkCounts if count else Links)(
+    measure = Links(
         0 if args.interactive else aligner.sample_size,
         index=args.index,
         confidence=args.confidence,
         format=args.format,
         never_empty=args.never_empty,
+        count=count,
         signed=signed,
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
@@ -79,8 +79,8 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         where = "" if args.learned is None else f"{args.learned}: "
         here = decided.decision._replace(agreement=job.prepared["agreement"])
         shell.note(where + here.summary())
-    notes = Notes(models.reader, corpus.names)
-    yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
+    load, too_long = partial(load_aligning, args, corpus.kind), models.reader.too_long_pairs()
+    yield Task([job], models, load, too_long, "alignments")
 
 
 def load_aligning(args: Namespace, kind: str, place: Place) -> Aligning:
@@ -154,14 +154,14 @@ def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
     with bar("alignments") as shown:
         for texts, soft in zip(read_words(args.text), softs, strict=True):
             links = extract(soft)
-            shares = [float(soft[target, source]) for source, target in links]
+            shares = values_of(soft, links) if args.confidence else None
             of_rows = soft / np.maximum(soft.sum(axis=1, keepdims=True), 1)
-            pair = AlignedPair(links, shares if args.confidence else None, *texts, of_rows)
+            pair = AlignedPair(links, shares, *texts, of_rows)
             yield write(pair, args.index)
             shown.update()
 
 
-def link_files(args: Namespace) -> list[LinksFile]:
+def link_files(args: Namespace) -> list[LinkFile]:
     """The files of other aligners' links among the evidences."""
     texts = [text for text in args.evidence if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]

@@ -41,7 +41,7 @@ what is measured:
 masks: of masked language models, such as BERT
   --mask-share X      mask this share of the tokens of a sentence, one at least; special ones stay
                       (default: none)
-  --seed K = 0        which ones
+  --seed K = 0        random seed of --mask-share
 tokens:
   --categories {"|".join(PRESETS)} = {DEFAULT}
       categories of tokens ({NAMED})
@@ -91,12 +91,11 @@ def measures_of(args: Namespace, counts: Mapping[str, Counted]) -> list[Blocks]:
 
 def read_counts(args: Namespace) -> dict[str, Counted]:
     """The counts of each side that ``--frequencies`` names."""
-    from fairseq_normalign.layers.block_survey import Counted
     from fairseq_normalign.text.frequencies import read_frequencies
 
     if not args.frequencies:
         return {}
-    counted = [Counted(read_frequencies(path), path) for path in args.frequencies]
+    counted = [(read_frequencies(path), path) for path in args.frequencies]
     return {"source": counted[0], "target": counted[-1]}
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
+from fairseq_normalign.heads.comparison import EvaluateOptions, Texts
 from fairseq_normalign.options import SEARCH, read_options
 
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
@@ -65,7 +65,8 @@ def main(args: Namespace) -> None:
         EvaluateOptions,
         args,
         reader=partial(PairReader.from_args, args=args),
-        gold=GoldTexts(gold(args), args.gold_source, args.gold_target) if args.gold else None,
+        gold=gold(args) if args.gold else None,
+        gold_texts=(args.gold_source, args.gold_target),
         search=vars(args),
         too_long=args.too_long,
         max_tokens=args.max_tokens,

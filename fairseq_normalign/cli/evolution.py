@@ -19,7 +19,7 @@ translation, language (transformer_lm) and masked models."""
 EXAMPLE = "normalign evolution deen/ a.de --plot evolution.png"
 OPTIONS = """
 what is measured:
-  --part encoder|decoder  of a model with both (default: the encoder; of a language model, the
+  --part encoder|decoder  which part of the model (default: the encoder; of a language model, the
                           decoder)
   --limit N = 5000        take the first N sentences of the corpus
 output:
@@ -52,7 +52,7 @@ parse_args = options.model_command(
 def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.evolution import evolution
-    from fairseq_normalign.layers.model_part import read_corpus
+    from fairseq_normalign.layers.token_table import read_corpus
 
     complete(args)
     texts = read_corpus(args)

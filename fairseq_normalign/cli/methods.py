@@ -37,7 +37,7 @@ from fairseq_normalign.runs.measure import Made, Plan, prepared_job
 from fairseq_normalign.text.links import refuse_other_count
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.alignment.error_table import MethodErrors
 
 TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
 EXTRACTION = ("eos", "extract", "source_merge", "target_merge")  # the other choices are the table
@@ -54,10 +54,7 @@ what is measured:
       methods of the table, or all; those of the whole model are slow
   --heads    measure single heads, too
   --no-cost  do not measure the time and memory of each method
-"""
-
-
-OPTIONS += options.gold_options("gold links")
+{options.gold_options("gold links")}"""
 
 
 def check(args: Namespace) -> None:
@@ -102,7 +99,7 @@ def main(args: Namespace) -> None:
 
 def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The error rates of each checkpoint."""
-    from fairseq_normalign.alignment.method_errors import with_gold
+    from fairseq_normalign.alignment.error_table import with_gold
 
     for of_one, measure in zip(options_of_each(args), measures_of(args), strict=True):
         corpus, reader = open_corpus(of_one)
@@ -114,7 +111,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
 
 def measures_of(args: Namespace) -> list[MethodErrors]:
     """One for each checkpoint."""
-    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.alignment.error_table import MethodErrors
     from fairseq_normalign.host.options import gold
 
     extraction = {name: getattr(args, name) for name in EXTRACTION}

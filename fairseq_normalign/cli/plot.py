@@ -52,8 +52,7 @@ picture:
   --method NAME... = weights norms  one panel each, or a row of panels: {", ".join(METHODS)}
   --extract NAME       how links are chosen that --layers frames: {", ".join(RULES)} (default:
                        argmax)
-"""
-OPTIONS += options.gold_options("gold links, framed: solid sure, dotted possible")
+{options.gold_options("gold links, framed: solid sure, dotted possible")}"""
 
 
 def layer_or_all(text: str) -> int | str:
@@ -73,7 +72,7 @@ parse_args = options.model_command(
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.aligner import NormAligner
-    from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
+    from fairseq_normalign.alignment.pictures import soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
     from fairseq_normalign.host.raw_corpus import corpus
@@ -102,18 +101,18 @@ def main(args: Namespace) -> None:
     titles = []
     for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
         titles.append(f"{side} ({language})" if language else side)
-    title = f"pair {args.line}"
+    title = f"Pair {args.line}"
     if layers:
-        title += f"; framed: links by {extract}"
+        title += f". Frames: links by {extract}"
     elif args.gold:
-        title += "; framed: gold, solid if sure, dotted if possible"
+        title += ". Frames: gold links, solid if sure, dotted if possible"
     rows = []
     for method in args.method:
         places = evidences_of(method, layers, decided.decision.evidence)
         rows.append(panels_of(aligner, pair, places, of_gold, framed=bool(layers)))
     panels = rows if layers else [list(chain(*rows))]
-    sentences = Sentences(source, target, *titles)
-    save(soft_alignments(panels, sentences, of_gold, title=title), args.output)
+    figure = soft_alignments(panels, (source, target), of_gold, titles=titles, title=title)
+    save(figure, args.output)
 
 
 def nth(items: Iterable[Item], number: int, name: str) -> Item:
@@ -154,9 +153,10 @@ def panels_of(
 
     (softs,) = aligner.evidences_many([pair], evidences)
     panels = []
-    for (method, layer, step, _), soft in zip(evidences, softs, strict=True):
-        place = "all layers" if layer is None else f"layer {layer + 1}"
-        title = f"{method}, {place}, align with {step}"
+    for evidence, soft in zip(evidences, softs, strict=True):
+        layer, _ = evidence.numbers
+        place = f"layer {layer}" if layer else "all layers"
+        title = f"{evidence.method}, {place}, step {evidence.step}"
         links = set(aligner.links(soft)) if framed else None
         if links is not None and gold is not None:
             title += f"\nAER {100 * count(links, gold).aer:.1f}"

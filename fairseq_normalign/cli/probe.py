@@ -39,8 +39,8 @@ parse_args = options.model_command(
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
-    from fairseq_normalign.layers.model_part import read_sentences
     from fairseq_normalign.layers.probing import ProbingResult, probe
+    from fairseq_normalign.layers.token_table import read_sentences
 
     trees = list(islice(read_conllu(args.conllu), args.limit))
     if args.lowercase:

@@ -55,7 +55,7 @@ page:
   -o --output FILE = required  the page: .html
   --include FILE...   JSON of methods, aer, heads, mixing, stats, evolution, probe or evaluate, or
                       the log of gates
-  --title TITLE       of the page (default: normalign report)
+  --title TITLE       title of the page (default: normalign report)
   --max-megabytes N = 15  how large the page may be: pairs that do not fit are left out
 """
 OPTIONS = f"""
@@ -72,10 +72,7 @@ what is measured:
       what to show beside alignments, or nothing
   --limit N = 500     pairs that heads and mixing are measured on
   --max-sentences N = 500  pairs that can be browsed, the first ones
-"""
-
-
-OPTIONS += options.gold_options("gold links: framed, and error rates of all layers and heads")
+{options.gold_options("gold links: framed, and error rates of all layers and heads")}"""
 
 
 def check(args: Namespace) -> None:

@@ -28,7 +28,7 @@ EXAMPLE = """normalign train-aligner deen/ train.de train.en -r ende/ --limit 80
              -o aligner.safetensors"""
 
 
-OPTIONS = """
+OPTIONS = f"""
 training:
   --links FILE        links of the text, source word first, counted from 0 (default: of --combine
                       learned)
@@ -38,10 +38,7 @@ training:
   --width N = 256     of a head
   --null-weight X = 0.3  what a word without links counts beside one with links
   -o --output FILE = required  the file to write, *.safetensors
-"""
-
-
-OPTIONS += options.reverse_options("which gets a head, too")
+{options.reverse_options("which gets a head, too")}"""
 
 
 def check(args: Namespace) -> None:
@@ -148,6 +145,6 @@ def train(
             shown.update(pairs)
 
         head, epochs = train_head(known, training, progress=show)
-    for number, loss, held_out in epochs:
+    for number, (loss, held_out) in enumerate(epochs, 1):
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)

@@ -35,11 +35,12 @@ from fairseq_normalign.names import (
     KINDS,
     Head,
     all_heads,
+    by_kind,
     format_heads,
     in_stored_order,
     parse_heads,
 )
-from fairseq_normalign.results.blocks import Table
+from fairseq_normalign.results.blocks import Rows, Table
 from fairseq_normalign.results.notebook import html_table
 
 TEMPERATURE = 0.33
@@ -128,15 +129,14 @@ class Prunable:
     def heads_table(self, heads: Sequence[Head], state: str = "left", name: str = "") -> Table:
         """Which of its heads are left, or open: a row for each attention, a column for a layer."""
         layers = sorted({layer for _, layer in self.counts})
-        counts, rows = [], []
+        rows: Rows = []
+        counts = []
         for kind in dict.fromkeys(kind for kind, _ in self.counts):
-            of_kind = [head for head in heads if head.kind == kind]
-            row = [kind]
-            for layer in layers:
-                numbers = [str(head.head + 1) for head in of_kind if head.layer == layer]
-                row.append(" ".join(numbers))
-            rows.append(row)
-            counts.append(str(len(of_kind)))
+            numbers: dict[int, list[str]] = {layer: [] for layer in layers}
+            for head in by_kind(heads).get(kind, []):
+                numbers[head.layer].append(str(head.head + 1))
+            rows.append([kind, *map(" ".join, numbers.values())])
+            counts.append(str(sum(map(len, numbers.values()))))
         title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {'/'.join(counts)}"
         return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 
@@ -146,7 +146,7 @@ class Prunable:
 
     @property
     def megabytes(self) -> float:
-        """Of the model's parameters, without what the optimiser of a training remembers."""
+        """Size of the model's parameters in MB, without the state of an optimizer."""
         sizes = {}
         for parameter in self.state["model"].values():
             # By address, as some are shared.
@@ -209,9 +209,9 @@ class Prunable:
 
     def _warn_of_lost_kinds(self, kept: Sequence[Head]) -> None:
         """Says which kinds of attention lose their last head, as a ranking may do in passing."""
-        had, have = ({head.kind for head in heads} for heads in (self.heads, kept))
-        for kind in KINDS:
-            if kind in had - have:
+        left = by_kind(kept)
+        for kind in by_kind(self.heads):
+            if kind not in left:
                 blind = ": the decoder no longer sees the source" if kind == "cross" else ""
                 warnings.warn(f"no head of {KINDS[kind].title} is left{blind}", stacklevel=3)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.models import register_model, register_model_architecture
@@ -38,13 +39,8 @@ OF_KIND = {
 }
 
 
-class Wanted(NamedTuple):
-    """One quantity of one kind of attention."""
-
-    name: str  # that it gets in the result
-    kind: str
-    layers: list[int]  # from 0
-    quantity: Quantity
+# One quantity of one kind of attention: the name that it gets in the result, kind, layers from 0.
+Wanted = tuple[str, str, list[int], Quantity]
 
 
 @contextmanager
@@ -69,24 +65,20 @@ def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, l
             wanted += _quantities(kind, export[kind], counts[kind])
         else:
             every = list(range(counts[kind]))
-            wanted += [Wanted(name, kind, every, own) for name, own in OF_KIND.items()]
+            wanted += [(name, kind, every, own) for name, own in OF_KIND.items()]
+    _, kinds, by_layers, quantities = zip(*wanted, strict=True)
     results: dict[str, dict[str, list]] = {}
-    with ExitStack() as stack:
-        recordings = {}
-        for kind in {one.kind for one in wanted}:
-            of_kind = [one for one in wanted if one.kind == kind]
-            layers = set().union(*(one.layers for one in of_kind))  # no more than is wanted
-            values = any(one.quantity.needs_values for one in of_kind)
-            recorder = record(model, (kind,), layers=layers, values=values, detach=False)
-            recordings[kind] = stack.enter_context(recorder)
+    values = any(quantity.needs_values for quantity in quantities)
+    needed = set(chain(*by_layers))  # no more layers than are wanted
+    with record(model, set(kinds), layers=needed, values=values, detach=False) as recording:
         yield results
-    for one in wanted:
-        by_layer = [None] * counts[one.kind]
-        for layer in one.layers:
-            recorded = recordings[one.kind].get((one.kind, layer))
+    for name, kind, layers, quantity in wanted:
+        by_layer = [None] * counts[kind]
+        for layer in layers:
+            recorded = recording.get((kind, layer))
             if recorded is not None:  # layerdrop may have left it out
-                by_layer[layer] = one.quantity.compute(recorded)
-        results.setdefault(one.name, {})[one.kind] = by_layer
+                by_layer[layer] = quantity.compute(recorded)
+        results.setdefault(name, {})[kind] = by_layer
 
 
 def _quantities(
@@ -106,7 +98,7 @@ def _quantities(
                 raise InputError(
                     f"export: no layer {layer} of {kind} attention; its layers are 0 to {count - 1}"
                 )
-        yield Wanted(name, kind, [layer % count for layer in numbers], QUANTITIES[name])
+        yield name, kind, [layer % count for layer in numbers], QUANTITIES[name]
 
 
 def _listed(names: Any) -> Collection[Any]:
