@@ -56,12 +56,7 @@ what is measured:
                       dictionary)
   --conllu FILE       a treebank of the source language, for syntactic roles; a text of its own
   --lowercase         the model reads lowercased text: lowercase the treebank
-"""
-
-
-OPTIONS += options.gold_options(
-    "gold links, for the AER of each head of the source–target attention"
-)
+{options.gold_options("gold links, for the AER of each head of the source–target attention")}"""
 
 
 def check(args: Namespace) -> None:

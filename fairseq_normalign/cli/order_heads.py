@@ -30,8 +30,7 @@ ranking:
       reads the word: better, but you must move the engine's rows by one
   -o --folder DIR = required
       a new folder: model.pt, dictionaries and what splits text into pieces
-"""
-OPTIONS += options.gold_options("rank by the AER against these links")
+{options.gold_options("rank by the AER against these links")}"""
 
 
 def check(args: Namespace) -> None:

@@ -20,7 +20,6 @@ from fairseq_normalign.results.blocks import (
     Rows,
     Table,
     chosen_from,
-    up_to,
 )
 from fairseq_normalign.results.result import Result
 
@@ -113,8 +112,8 @@ class Profile(Result):
 
     def _maps(self, heads: Sequence[Head]) -> list[Block]:
         """A map for each score that heads of one kind have."""
-        layers = up_to(max(head.layer for head in heads))
-        columns = up_to(max(head.head for head in heads))
+        layers = range(max(head.layer for head in heads) + 1)
+        columns = range(max(head.head for head in heads) + 1)
         cells = []
         for layer in layers:
             cells.append([Head(heads[0].kind, layer, head) for head in columns])

@@ -29,12 +29,6 @@ def heads_here(data, checkpoint, *options):
     )
 
 
-@pytest.fixture(scope="module")
-def text(corpus):
-    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-    return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-
-
 def test_gold_that_is_misread(corpus, checkpoint, text, own_gold):
     options = [*text, "--scores", "AER", "--gold", own_gold]
     misread = heads(corpus, checkpoint, *options)
