@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.files import refuse_unwritable
 from fairseq_normalign.heads.head_scores import CLOSE_RULES
 from fairseq_normalign.host.attention_modules import (
     LOG_ALPHA,
@@ -191,7 +191,7 @@ class Prunable:
 
     def write(self, kept: Sequence[Head], output: str) -> None:
         """Writes the checkpoint with these heads alone, their gates folded into W_O."""
-        refuse_overwriting(output, self.path)
+        refuse_unwritable(output, self.path)
         folded = fold_gates(self.state["model"], self.close_rule)
         places = [self.places[head] for head in kept]
         self.state["model"] = keep_heads(folded, places, self.head_dims)
