@@ -58,14 +58,13 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
         positions += [int(weights[t, words].argmax()) - t for t in words]
     head = Head("encoder", 1, 2)
     most = max(map(positions.count, positions))
-    favourites = [f"{own:+d}" if own else "0" for own in positions if positions.count(own) == most]
     assert found.scores[head] == most / len(positions)
-    assert any(name in patterns[str(head)] for name in favourites)
+    assert positions.count(int(found.labels["position"][head])) == most
     assert patterns[str(head)]["next"] == pytest.approx(positions.count(1) / len(positions))
     last = [alone(model, pair, ("encoder", 1))[2].argmax(1) for pair in pairs[:2]]
     hits = sum(int((rows[:-1] == len(rows) - 1).sum()) for rows in last)
     assert patterns[str(head)]["last"] == pytest.approx(hits / len(positions))
-    assert list(patterns["decoder.1.1"])[:-1] == ["itself", "previous"]
+    assert set(patterns["decoder.1.1"]) == {"itself", "previous"}
 
 
 class AlwaysRarest:
