@@ -20,13 +20,13 @@ from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally, running_heads
-from fairseq_normalign.heads.loss_scores import ablated, losses, losses_without_each
+from fairseq_normalign.heads.loss_scores import ablated, losses_without_each
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, head_names
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, losses
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.pruned import remove_heads
