@@ -28,7 +28,7 @@ from fairseq_normalign.heads.relevance_scores import add_contributions, by_posit
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, head_names
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, losses
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.pruned import remove_heads

@@ -53,13 +53,13 @@ def test_text_of_pieces_is_taken_as_it_is(task):
 
 def test_each_side_may_be_joined_as_its_dictionary_shows(task):
     task.target_dictionary = Dictionary()
-    pieces = {"source_dictionary": "l i n k s | a", "target_dictionary": "▁das ▁ha us"}
+    pieces = {"source_dictionary": "li@@ nks a", "target_dictionary": "▁das ▁ha us"}
     for name, text in pieces.items():
         setattr(task, name, Dictionary())
         for symbol in text.split():
             getattr(task, name).add_symbol(symbol, 5)
-    pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
-    assert pair.source.text == ["li", "ks", "a"]
+    pair = PairReader(task, scheme=None).pair("li@@ nks a", "▁das ▁ha us", "")
+    assert pair.source.text == ["links", "a"]
     assert pair.target.text == ["das", "haus"]
     task.target_dictionary.add_symbol("▁ha▁us")  # whose words cannot be told apart
     pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
