@@ -108,20 +108,14 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes the links, and their signature beside them or to stderr."""
     links = made["links"]
     signature = dict(links.prepared["signature"])
-    policies: dict[str, str] = {}  # for long pairs, and where the first of them is
+    policies = []  # for long pairs, of all shards
     pairs = 0
     with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
         for part in links.partials:
-            count, places = part.notes["too_long"]
-            if count:
-                policies.setdefault(part.notes["policy"], places[0])
-                if len(policies) > 1:
-                    ways = [f"{place} with --too-long {way}" for way, place in policies.items()]
-                    raise InputError(
-                        f"{' and '.join(ways)}: expected all shards to be run with the same, from "
-                        "the start"
-                    )
-                signature["too-long"] = part.notes["policy"]
+            count, _ = part.notes["too_long"]
+            if count and part.notes["policy"] not in policies:
+                policies.append(part.notes["policy"])
+                signature["too-long"] = "+".join(policies)
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))
             file.flush()
@@ -135,10 +129,10 @@ def align_without_model(args: Namespace) -> None:
     from fairseq_normalign.alignment.bitext import LARGE, bitext_of
 
     with bar("counting"):
-        first = list(islice(read_words(args.texts), LARGE))
-        bitext = bitext_of(args.bitext, args.texts, first, least=1)
+        first = list(islice(read_words(args.text), LARGE))
+        bitext = bitext_of(args.bitext, args.text, first, least=1)
     if bitext is None:
-        raise InputError(f"{args.texts[0]}: no sentence pairs to count")
+        raise InputError(f"{args.text[0]}: no sentence pairs to count")
     if bitext.pairs < LARGE:
         warnings.warn(
             f"counted in {bitext.pairs} pairs only, so that links are poor; name more text by "
@@ -156,9 +150,9 @@ def align_without_model(args: Namespace) -> None:
 
 def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
     extract, write = extractor(args.extract), WRITERS[args.format]
-    softs = bitext.soft(read_words(args.texts))
+    softs = bitext.soft(read_words(args.text))
     with bar("alignments") as shown:
-        for texts, soft in zip(read_words(args.texts), softs, strict=True):
+        for texts, soft in zip(read_words(args.text), softs, strict=True):
             links = extract(soft)
             shares = values_of(soft, links) if args.confidence else None
             of_rows = soft / np.maximum(soft.sum(axis=1, keepdims=True), 1)
@@ -169,5 +163,5 @@ def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
 
 def link_files(args: Namespace) -> list[LinkFile]:
     """The files of other aligners' links among the evidences."""
-    texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
+    texts = [text for text in args.evidence if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -35,50 +35,40 @@ def check(args: Namespace) -> None:
     checks.check_picture("--output", args.output)
     checks.excludes(args, "layers", "layer")
     checks.requires(args, "layers", "extract")
-    if args.layers and ALL in args.layers and len(args.layers) > 1:
+    if ALL in args.layers and len(args.layers) > 1:
         raise InputError("--layers all takes no other layers")
     check_extract(args.extract or "argmax")
     checks.check_methods(args, *args.method)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("picture")
-    group.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg"
-    )
-    options.add_table(
-        group,
-        {
-            "--line": ("N", "sentence pair, from 1 (default: 1)", options.positive, 1),
-            "--layer": ("N", "decoder layer, from 1, or auto (default: auto)", options.layer, AUTO),
-            "--layers": (
-                "N",
-                "a panel for each of these layers, or all; the links are framed, and --gold has a "
-                "panel of its own",
-                lambda text: text if text == ALL else options.positive(text),
-                None,
-                "+",
-            ),
-            "--step": ((*STEPS, AUTO), "see normalign align (default: auto)", str, AUTO),
-            "--method": (
-                "NAME",
-                f"one panel each, or a row of panels: {', '.join(METHODS)} (default: weights "
-                "norms)",
-                str,
-                ["weights", "norms"],
-                "+",
-            ),
-            "--extract": (
-                "NAME",
-                f"how links are chosen that --layers frames: {', '.join(RULES)} (default: argmax)",
-            ),
-        },
-    )
-    options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
+OPTIONS = f"""
+picture:
+  -o --output FILE = required  the picture: .png, .pdf or .svg
+  --line N = 1         sentence pair, from 1
+  --layer N = auto     decoder layer, from 1, or auto
+  --layers N...        a panel for each of these layers, or all; the links are framed, and --gold
+                       has a panel of its own
+  --step {"|".join(STEPS)}|auto = auto  see normalign align
+  --method NAME... = weights norms  one panel each, or a row of panels: {", ".join(METHODS)}
+  --extract NAME       how links are chosen that --layers frames: {", ".join(RULES)} (default:
+                       argmax)
+"""
+OPTIONS += options.gold_options("gold links, framed: solid sure, dotted possible")
 
 
-parse_args = options.model_command("plot", DESCRIPTION, EXAMPLE, add_options, check)
+def layer_or_all(text: str) -> int | str:
+    return text if text == ALL else options.positive(text)
+
+
+parse_args = options.model_command(
+    "plot",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS,
+    check,
+    layer=options.layer,
+    layers=layer_or_all,
+)
 
 
 def main(args: Namespace) -> None:
@@ -143,7 +133,7 @@ def layers_of(args: Namespace, forcing: TeacherForcing) -> list[int]:
 
     if args.layers == [ALL]:
         return forcing.layers_with_heads()
-    return [checked_layer(forcing, layer) for layer in dict.fromkeys(args.layers or [])]
+    return [checked_layer(forcing, layer) for layer in dict.fromkeys(args.layers)]
 
 
 def evidences_of(name: str, layers: Sequence[int | None], chosen: Evidence) -> list[Evidence]:

@@ -131,7 +131,7 @@ def error_rates(args: Namespace, material: Material) -> ErrorTable:
             material.model,
             chain(material.first, material.rest),
             gold(args),
-            args.methods,
+            args.method,
             options=align_options(args),
             heads=not args.no_heads,
             progress=progress.update,
@@ -148,9 +148,9 @@ def browsed(
 ) -> System:
     """The soft alignments of a model, as many pairs as fit into so many bytes."""
     aligner = NormAligner(*material.model, align_options(args))
-    chosen = table.chosen if table else layer_choices(aligner, args.methods, material.first)
+    chosen = table.chosen if table else layer_choices(aligner, args.method, material.first)
     openings = [of_steps[0] for of_steps in chosen.values()]
-    evidences = every_evidence(aligner.forcing, args.methods, heads=not args.no_heads)
+    evidences = every_evidence(aligner.forcing, args.method, heads=not args.no_heads)
     system = System(material.name, evidences, openings, material.languages)
     pairs = [material.first[text.line - 1] for text in texts]
     size = 0
@@ -229,7 +229,7 @@ def facts_of(args: Namespace, browser: Browser, total: int | None) -> list[tuple
         ("corpus", " and ".join(named) or f"{data}, {args.gen_subset}"),
         ("gold", Path(args.gold).name if args.gold else "none"),
         ("pairs to browse", f"{len(browser.pairs):,}, of {sources:,} and {targets:,} words"),
-        ("methods", ", ".join(args.methods)),
+        ("methods", ", ".join(args.method)),
     ]
     if total is not None:
         facts.insert(1, ("pairs of the corpus", f"{total:,}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -14,7 +14,7 @@ from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import digest_of, is_stream
 from fairseq_normalign.names import Head
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import read_options
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Partial, Shard
 from fairseq_normalign.runs.engines import Place, ray_cluster
@@ -36,10 +36,6 @@ NOT_COMPARED = {
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages
 PARTS_OF_DATA = ("dict.*", "reading.json")
-
-
-def add_run_options(parser: ArgumentParser) -> None:
-    add_flags(parser, Plan)
 
 
 def keeps(args: Namespace) -> bool:

@@ -223,14 +223,14 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        _attention("Entropy"),
+        _attention("Confidence"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         low=True,
         encoder=True,
         default=True,
     ),
     "norm-confidence": HeadScore(
-        _attention("NormConfidence"),
+        _attention("Confidence"),
         "confidence with ‖αf(x)‖ as shares of their row",
         ranks=True,
         encoder=True,

@@ -24,7 +24,7 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting, whole_file
+from fairseq_normalign.files import refuse_unwritable, whole_file
 from fairseq_normalign.host.attention_modules import name_heads
 from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
@@ -134,7 +134,7 @@ def convert(path: str, arch: str, output: str) -> None:
     For fairseq's ``transformer*`` and our ``transformer_normalign*``: each loads what the other was
     trained as, and a checkpoint of the former needs no plugin.
     """
-    refuse_overwriting(output, path)
+    refuse_unwritable(output, path)
     if not _is_transformer(arch):
         raise InputError(
             f"--arch {arch}: not a kind of transformer that fairseq or the plugin knows"

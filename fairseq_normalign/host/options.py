@@ -51,7 +51,12 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     parser = options.get_generation_parser()
     parser.error = _refuse
     parser.set_defaults(**(defaults or {}))
-    parsed = options.parse_args_and_arch(parser, list(args.fairseq_argv))
+    try:
+        parsed = options.parse_args_and_arch(parser, list(args.fairseq_argv))
+    except FileNotFoundError as error:  # fairseq says only where it looked
+        raise InputError(
+            f"--user-dir {error}: no such directory; expected that of a plugin"
+        ) from None
     for name, value in vars(parsed).items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)

@@ -24,7 +24,7 @@ from torch import Tensor
 from fairseq_normalign.attention.arrays import OVERHEAD, Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.files import refuse_unwritable
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.options import stated
 from fairseq_normalign.host.pairs import PairReader
@@ -119,7 +119,7 @@ class AttentionExport:
         )
         checkpoint = stated(sys.argv[1:], "--path").path  # which fairseq does not tell its tasks
         data, *_ = split_paths(self.cfg.data)
-        refuse_overwriting(self.path, checkpoint, *Path(data).glob("*"))
+        refuse_unwritable(self.path, checkpoint, *Path(data).glob("*"))
         metadata = {
             **self._arrays.description(),
             "targets": targets,

@@ -25,7 +25,7 @@ from fairseq_normalign.heads.head_scores import CLOSE_RULES
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.names import KINDS, parse_kinds
-from fairseq_normalign.options import add_table
+from fairseq_normalign.options import declare
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
@@ -106,6 +106,21 @@ def _listed(names: Any) -> Collection[Any]:
     return [names] if isinstance(names, str | int) else names
 
 
+GATES = f"""
+--gate-heads KINDS    gates on the heads of encoder, decoder (self-attention) and cross
+                      (source–target), or some of them, with commas between; or all
+--gate-init X = {INITIAL}  log α of a gate at first (default: %(default)s)
+--gate-lr-scale X = {LR_SCALE}  how many times the learning rate gates have (default: %(default)s)
+--close-rule {"|".join(CLOSE_RULES)} = {CLOSE_RULES[0]}
+    a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: %(default)s)
+"""
+DECODER = """
+--freeze encoder|decoder  do not train what this side alone has
+--logits-bias         a bias for each type of the target
+--start-with-bos      the decoder reads <s> first, not </s>
+"""
+
+
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from
 # TransformerConfig.
 @register_model("transformer_normalign")
@@ -119,35 +134,7 @@ class NormalignTransformer(TransformerModel):
     def add_args(cls, parser):
         super().add_args(parser)
         allow_swish(parser)
-        add_table(
-            parser,
-            {
-                "--gate-heads": (
-                    "KINDS",
-                    "gates on the heads of encoder, decoder (self-attention) and cross "
-                    "(source–target), or some of them, with commas between; or all",
-                ),
-                "--gate-init": (
-                    "X",
-                    "log α of a gate at first (default: %(default)s)",
-                    float,
-                    INITIAL,
-                ),
-                "--gate-lr-scale": (
-                    "X",
-                    "how many times the learning rate gates have (default: %(default)s)",
-                    float,
-                    LR_SCALE,
-                ),
-                "--close-rule": (
-                    CLOSE_RULES,
-                    "a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: "
-                    "%(default)s)",
-                    str,
-                    CLOSE_RULES[0],
-                ),
-            },
-        )
+        declare(parser, GATES, gate_init=float, gate_lr_scale=float)
         parser.add_argument(
             "--alive-heads",
             # fairseq leaves out what has no default; checkpoints of other models lack it, too
@@ -157,14 +144,7 @@ class NormalignTransformer(TransformerModel):
             "checkpoint of this name (default: those of the checkpoint that --finetune-from-model "
             "or --restore-file names)",
         )
-        add_table(
-            parser,
-            {
-                "--freeze": (("encoder", "decoder"), "do not train what this side alone has"),
-                "--logits-bias": "a bias for each type of the target",
-                "--start-with-bos": "the decoder reads <s> first, not </s>",
-            },
-        )
+        declare(parser, DECODER)
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):

@@ -11,7 +11,6 @@ from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.names import Head
-from fairseq_normalign.results.blocks import as_json
 from fairseq_normalign.results.page import overview, page, sections
 from fairseq_normalign.text.links import Gold
 
@@ -108,7 +107,7 @@ def html_of(made_browser=None, title=f"A title {NASTY}"):
     """A whole page."""
     included = [(f"errors{NASTY}.json", ERRORS), ("heads.json", HEADS)]
     contents = {
-        "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
+        "sections": [overview([("corpus", NASTY)], None, included), *sections(included)],
         "browser": None if made_browser is None else made_browser.as_json(),
     }
     packed = {} if made_browser is None else made_browser.packed()
