@@ -1,4 +1,4 @@
-"""The methods by contributions on whole models: exact, and indifferent to padding and batching."""
+"""The methods by contributions on whole models."""
 
 from functools import partial
 
@@ -12,8 +12,6 @@ from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.methods import METHODS, Batch
 from fairseq_normalign.attention.quantities import SOURCE_SHARE
 from fairseq_normalign.attention.recorder import recorded_blocks
-from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -21,8 +19,6 @@ from fairseq_normalign.names import KINDS
 from tests.attention.test_recorder import MODELS, randomised
 from tests.conftest import ToyTask, build_model
 
-NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
-OF_HEADS = NAMES[:-1]
 PAIRS = [("w1 w2 w3 w4", "w5 w6"), ("w7", "w8 w9 w10 w11"), ("w3 w3", "w1")]
 
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
@@ -36,25 +32,6 @@ def forcing_of(kind: str = "post-LN") -> tuple[TeacherForcing, PairReader]:
 
 def read(reader: PairReader, pairs=PAIRS) -> list:
     return list(text_pairs(pairs, reader))
-
-
-@pytest.mark.parametrize("kind", ["post-LN", "pre-LN", "gated", "some heads"])
-def test_every_method_is_computed_on_every_layer_and_no_padding_or_batch_matters(kind):
-    forcing, reader = forcing_of(kind)
-    evidences = []
-    for layer in forcing.layers_with_heads():
-        for name in NAMES:
-            evidences += [Evidence(name, layer, step) for step in ("input", "output")]
-        for name in OF_HEADS:
-            evidences.append(Evidence(name, layer, "input", forcing.head_numbers[layer][0]))
-    together = list(soft_alignments(forcing, read(reader), evidences))
-    for pair, softs in zip(PAIRS, together, strict=True):
-        (alone,) = soft_alignments(forcing, read(reader, [pair]), evidences)
-        for soft, expected in zip(softs, alone, strict=True):
-            np.testing.assert_allclose(soft.words, expected.words, rtol=1e-4, atol=1e-5)
-            np.testing.assert_allclose(soft.null, expected.null, rtol=1e-4, atol=1e-5)
-            assert (soft.words >= 0).all()
-            assert (soft.words.sum(1) + soft.null < 1 + 1e-4).all()
 
 
 def blocks_of(forcing: TeacherForcing, pairs: list) -> Batch:
