@@ -66,11 +66,11 @@ def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, l
         else:
             every = list(range(counts[kind]))
             wanted += [(name, kind, every, own) for name, own in OF_KIND.items()]
-    _, kinds, by_layers, quantities = zip(*wanted, strict=True)
+    kinds = {kind for _, kind, _, _ in wanted}
+    needed = set(chain(*(layers for _, _, layers, _ in wanted)))  # no more layers than are wanted
+    values = any(quantity.needs_values for *_, quantity in wanted)
     results: dict[str, dict[str, list]] = {}
-    values = any(quantity.needs_values for quantity in quantities)
-    needed = set(chain(*by_layers))  # no more layers than are wanted
-    with record(model, set(kinds), layers=needed, values=values, detach=False) as recording:
+    with record(model, kinds, layers=needed, values=values, detach=False) as recording:
         yield results
     for name, kind, layers, quantity in wanted:
         by_layer = [None] * counts[kind]
