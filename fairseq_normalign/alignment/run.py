@@ -18,7 +18,6 @@ from fairseq_normalign.attention.extract import best_link
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
-from fairseq_normalign.host.lengths import TooLong
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk, Partial, digest
@@ -85,7 +84,7 @@ class Links:
         self.index, self.confidence, self.signed = index, confidence, dict(signed or {})
 
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
-        too_long = TooLong()
+        too_long = models.reader.too_long_pairs()
         decided = models.learned
         streams = models.reader.streams(first, too_long)
         if decided is None:
@@ -98,7 +97,7 @@ class Links:
             "agreement": agreement,  # of source and target words in this text
             "decision": decided.decision.as_json(),
             "signature": {**decided.signature(), **self.signed},
-            "policy": models.reader.too_long if too_long.count else None,  # for the long ones
+            "policy": too_long.policy if too_long.count else None,  # for the long ones
         }
 
     def chunk(

@@ -43,7 +43,7 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
     from fairseq_normalign.alignment.loading import load_aligner
     from fairseq_normalign.alignment.run import Links, check_policy, keep_learned
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
-    from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
+    from fairseq_normalign.host.raw_corpus import check_not_empty, raw_corpus
 
     (args,) = options_of_each(args)
     aligner = load_aligner(args)
@@ -79,8 +79,8 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         where = "" if args.learned is None else f"{args.learned}: "
         here = decided.decision._replace(agreement=job.prepared["agreement"])
         shell.note(where + here.summary())
-    notes = Notes(models.reader, corpus.names)
-    yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
+    load, too_long = partial(load_aligning, args, corpus.kind), models.reader.too_long_pairs()
+    yield Task([job], models, load, too_long, "alignments")
 
 
 def load_aligning(args: Namespace, kind: str, place: Place) -> Aligning:

@@ -86,7 +86,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     count, size = 0, 0.0
     for chunk in cut(corpus.items, READ):
         count += len(chunk.items)
-        size += gigabytes(reader.streams(chunk)[0], arrays)
+        size += gigabytes(reader.read(chunk)[0][0], arrays)
     shell.say(f"{count} sentences, {size:.3g} GB")
     if not size <= args.max_gigabytes:
         raise InputError(

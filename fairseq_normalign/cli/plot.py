@@ -76,9 +76,10 @@ def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.pictures import soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
-    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
+    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save
+    from fairseq_normalign.text.links import count_lines
 
     complete(args)
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None

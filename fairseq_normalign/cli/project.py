@@ -26,6 +26,7 @@ from fairseq_normalign.text.labels import (
     written,
 )
 from fairseq_normalign.text.links import InMemory, Link, LinkFile, read_together
+from fairseq_normalign.text.markup import HTML, XML, marked_words, parse_markup
 from fairseq_normalign.text.offsets import (
     TOKENIZERS,
     Tokenizer,
@@ -33,7 +34,7 @@ from fairseq_normalign.text.offsets import (
     located,
     texts_of,
 )
-from fairseq_normalign.text.tags import HTML, XML, parse_markup, project_tags
+from fairseq_normalign.text.tags import project_tags
 
 TERM_COLUMNS = "line\tterm\ttranslation\tglossary\tstatus"
 DESCRIPTION = """Carry what stands on a source over to its translation, by word links: inline tags
@@ -172,8 +173,9 @@ def of_tags(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode
     items = []
     for number, line in enumerate(lines, 1):
         with located(f"{name_of(args.source)}:{number}"):
-            text, _ = parse_markup(line, kind=markup, placeholders=placeholders)
-            items.append(Item(number, texts_of(text, tokenizer(text)), line))
+            text, elements = parse_markup(line, kind=markup, placeholders=placeholders)
+            words = texts_of(text, marked_words(text, elements, tokenizer))
+            items.append(Item(number, words, line))
 
     def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
         reports: list[str] = []

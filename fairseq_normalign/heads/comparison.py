@@ -56,7 +56,7 @@ class EvaluateOptions:
         search: fairseq's options of beam search, where they are not to be those of
             ``options.SEARCH``.
         too_long: what becomes of sources that the first model does not take (see
-            ``host.lengths.fit_together``).
+            ``host.lengths.TooLong``).
     """
 
     scratch: Sequence[str] = option(

@@ -135,7 +135,7 @@ class Blocks:
             for pair in pairs:
                 sentence: Sentence = getattr(pair, name)
                 words = [sentence.text[word] for word in sentence.words if word >= 0]
-                spelled.append((reader.pieces(sentence), words))
+                spelled.append((sentence.pieces, words))
             if counted is not None:
                 of_words[side] = Frequencies(*counted, spelled).of_words
         self.options.categories.check_vocabulary(symbols)

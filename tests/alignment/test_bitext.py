@@ -131,7 +131,7 @@ def test_files(tmp_path):
     with pytest.warns(UserWarning, match="only 0% of the corpus's words"):
         bitext_of([other, other], [], corpus)
     short = write(tmp_path / "short", [["x"]] * 49)
-    with pytest.raises(InputError, match=r"short: has only 49 lines, and .*other has more"):
+    with pytest.raises(InputError, match=r"other has 50, .*short has 49 lines"):
         bitext_of([other, short], [], corpus)
 
 
