@@ -43,9 +43,9 @@ LINES = {  # that each command takes; CORPUS if it is not named, and takes a mod
     "import": "bert -o imported",
     "convert": "model.pt --arch transformer_normalign -o converted.pt",
     "merge": "shards",
+    "report": f"{CORPUS} -o out.html --include relevance.jsonl",
     "order-heads": f"{CORPUS} -o ordered",
     "shortlist": f"{CORPUS} -o lex",
-    "report": f"{CORPUS} -o out.html --include relevance.jsonl",
     "prune": "--path model.pt --keep all --out pruned.pt",
 }
 VALUES = [

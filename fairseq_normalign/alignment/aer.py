@@ -86,7 +86,7 @@ def count(links: Set[Link], gold: Gold) -> Counts:
 
 
 def score_links(links: Iterable[Iterable[Link]], gold: Iterable[Gold]) -> Counts:
-    """The counts of a corpus: of links (source, target) from 0, and the gold of the same pairs.
+    """Scores links (source, target), from 0, against the gold of the same pairs.
 
     Examples:
         >>> score_links(aligner.align_many(pairs), GoldFile("test.talp", index=1)).aer

@@ -71,12 +71,12 @@ class Aligner(ABC):
     def decide(
         self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
     ) -> DecidedAligner:
-        """Decides or learns on the first of some pairs of texts."""
+        """An aligner that has chosen layers or learned weights on the first of these pairs."""
         return self.decide_on(*self.read(pairs), *links)[0]
 
     @abstractmethod
     def signature(self) -> dict[str, Any]:
-        """Every choice that moves AER, once nothing is open."""
+        """Every choice that changes AER, once layers and weights are decided."""
 
     def _settled(self, streams: Sequence[Iterable[Any]]) -> tuple[DecidedAligner, list]:
         """As :meth:`decide_on`; an aligner may remember what the first pairs decided."""
@@ -164,7 +164,7 @@ class OpenAligner(Aligner):
         """As :meth:`signature`, with everything decided."""
 
     def agreement_on(self, decision: Decision, first: Sequence[list[Any]]) -> float | None:
-        """How far source and target words of other pairs agree; warns if no more than by chance."""
+        """Agreement of words in other pairs; warns if it is no better than chance."""
         return None
 
     @property
@@ -190,7 +190,7 @@ class OpenAligner(Aligner):
         return decided, again
 
     def by(self, decision: Decision) -> DecidedAligner:
-        """The aligner with a decision that was stored; refuses one of other options or models."""
+        """The aligner with a stored decision, which must be of the same options and models."""
         fits = (
             decision.combine != NONE if self.combine == AUTO else self.combine == decision.combine
         )
@@ -286,7 +286,7 @@ def _fingerprints(aligner: Aligner) -> list[str]:
 
 
 class NormAligner(OpenAligner):
-    """Aligns words by what a translation Transformer's source–target attention adds up.
+    """Aligns words by the source–target attention of one translation model, by default by norms.
 
     Examples:
         >>> aligner = NormAligner.from_checkpoint(
@@ -295,8 +295,8 @@ class NormAligner(OpenAligner):
         >>> aligner.align("das ist ein haus .", "this is a house .")
         [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
-    What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
-    pairs are aligned in the same way. ``decide(pairs)`` returns an aligner that knows its layer and
+    What is ``auto`` is chosen on the first pairs that are aligned, and then kept: later
+    pairs are aligned in the same way. ``decide(pairs)`` returns an aligner with this layer and
     step.
 
     Args:

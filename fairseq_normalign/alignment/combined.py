@@ -57,7 +57,7 @@ WARNINGS = {  # of few pairs
 
 
 class CombinedAligner(OpenAligner):
-    """Aligns words by all that one model, or two models of opposite directions, know.
+    """Aligns words by all soft alignments of one model, or of two models of opposite directions.
 
     Layers are chosen and the model is learned on the first pairs, so it needs a corpus, or a
     validation set, rather than a sentence; once that is done, further calls use what was found.
@@ -71,15 +71,15 @@ class CombinedAligner(OpenAligner):
             ``learned``: the probability of a link given all evidences and what the corpus says,
             learned without gold on the first pairs (see ``alignment.learned``); or ``auto``:
             ``learned`` on 100 pairs or more, else ``product``.
-        evidences: which; by default the layers chosen for both steps for a mean, and every layer
-            and head at both steps for ``learned``.
+        evidences: the soft alignments to combine; by default every layer and head at both steps
+            for ``learned``, and the layers chosen for both steps for a mean.
         extract: how links are taken from the combined matrix, by default ``relative`` of a mean and
             ``absolute`` of what was learned.
         links: how many streams of links of other aligners there are; for ``learned`` only.
         learn_pairs: in how many of the first pairs the lexicon is counted.
         bitext: files of further translated text to learn from, of source and of target, or one of
             lines ``source ||| target``; for ``learned`` only.
-        corpus: the files that are aligned, which count as well; alone, if they are large.
+        corpus: the files that are aligned; if they are large, they serve as bitext, too.
     """
 
     def __init__(
@@ -324,7 +324,7 @@ def check_directions(models: Sequence[Model]) -> None:
     is_named = source != target and (source, target) != FALLBACK
     if is_named and (of_reverse[0] == source or of_reverse[1] == target):
         raise InputError(
-            "the reverse model translates {}-{}, and the model {}-{}; expected {}-{}".format(
+            "the reverse model translates {} → {}, and the model {} → {}; use {} → {}".format(
                 *of_reverse, source, target, target, source
             )
         )

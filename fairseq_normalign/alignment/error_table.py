@@ -58,7 +58,7 @@ COST = (
     "seconds for 1,000 pairs, memory in MB at most above the model."
 )
 DASHED = (
-    "Dashed: align with output, where the decoder predicts a word; else with input, where it "
+    "Dashed: step output, where the decoder predicts a word; else step input, where it "
     "reads the word."
 )
 
@@ -413,7 +413,7 @@ def error_table(
     progress: Progress | None = None,
     **settings: Any,
 ) -> ErrorTable:
-    """AER of each layer, and of each head if asked for; says if the gold looks misread.
+    """AER of each layer, and of each head if ``heads``; warns if the gold seems to be misread.
 
     Args:
         options: what the table leaves open: </s>, merging of pieces, extraction, size of batches.

@@ -45,7 +45,7 @@ choice = partial(option, group="alignment")
 
 @dataclass(frozen=True)
 class AlignOptions:
-    """Every choice of one model that moves AER.
+    """The options that change the links of one model.
 
     Args:
         method: a name in ``methods.METHODS``, perhaps with a number, as in ``lrp-epsilon:0.001``.
@@ -62,7 +62,7 @@ class AlignOptions:
             default the method's own rule, which is ``argmax`` of most methods.
         source_merge: how source pieces become words: ``sum``, ``mean`` or ``max``.
         target_merge: the same of target pieces.
-        batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
+        batch_tokens: how many tokens, padding included, are run at once; changes only the speed.
     """
 
     method: str = choice("norms", f"what is compared: {', '.join(METHODS)}", metavar="NAME")
@@ -129,7 +129,7 @@ class AlignOptions:
         return method_of(method).extract if self.extract is None else self.extract
 
     def extraction(self, method: str | None = None) -> dict[str, str]:
-        """How soft alignments, perhaps of another method, become links, as signatures tell it."""
+        """How soft alignments, perhaps of another method, become links, as in signatures."""
         method = method or self.method
         rule = self.rule_of(method)
         return {

@@ -27,7 +27,7 @@ PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become 
 LETTER = 0.0086  # inches of a letter of one point
 FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
 IN_A_ROW = 3  # panels; more are wrapped to a square
-REFERENCE = "reference:\nsure filled, possible hatched"
+REFERENCE = "gold:\nsure filled, possible hatched"
 USUAL_FONT = "DejaVu Sans"  # matplotlib's own: Latin, Greek, Cyrillic, Arabic, Hebrew and more
 LAST_RESORT = "Last Resort"  # has boxes for all letters
 

@@ -168,7 +168,7 @@ def source_shares(
 
     Args:
         forcing: of an encoder–decoder model, looking at its source–target attention.
-        max_tokens: of a batch; moves nothing but time.
+        max_tokens: of a batch; changes only the speed.
         progress: called with the number of pairs that were finished since its last call.
 
     Yields:

@@ -32,7 +32,7 @@ NEEDED_TEXTS = {
 OPTIONS = f"""
 GOLD  gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines
 [HYP...]  alignments to score; - is stdin (default: -)
--i --input HYP...  the same, anywhere
+-i --input HYP...  links to score, as HYP
 reading:
   --gold-index 0|1 = 0        first word of the gold
   --reverse-gold              the gold has the target word first

@@ -59,10 +59,10 @@ OUTPUT = f"""
 output:
   -o --output FILE      write here, and the signature to FILE.json
   --index 0|1           first word in the output (default: 0; 1 with -f {" or ".join(FROM_1)})
-  -f --format {"|".join(WRITERS)} = pharaoh  of the links
+  -f --format {"|".join(WRITERS)} = pharaoh  format of the links
   --never-empty         a pair without links gets the best one, for tools that drop empty lines
-  --confidence          write each link's share of its row: 0-0:0.930; the last digit may depend on
-                        --max-tokens
+  --confidence          write each link's probability, or without learned weights its share of its
+                        row: 0-0:0.930; the last digit may depend on --max-tokens
 """
 WITHOUT_MODEL = """
 TEXT...           SOURCE TARGET, or one file

@@ -41,7 +41,7 @@ what is measured:
 masks: of masked language models, such as BERT
   --mask-share X      mask this share of the tokens of a sentence, one at least; special ones stay
                       (default: none)
-  --seed K = 0        which ones
+  --seed K = 0        random seed of --mask-share
 tokens:
   --categories {"|".join(PRESETS)} = {DEFAULT}
       categories of tokens ({NAMED})

@@ -19,7 +19,7 @@ translation, language (transformer_lm) and masked models."""
 EXAMPLE = "normalign evolution deen/ a.de --plot evolution.png"
 OPTIONS = """
 what is measured:
-  --part encoder|decoder  of a model with both (default: the encoder; of a language model, the
+  --part encoder|decoder  which part of the model (default: the encoder; of a language model, the
                           decoder)
   --limit N = 5000        take the first N sentences of the corpus
 output:

@@ -36,7 +36,7 @@ FORMULAS = ", ".join(f"{name} {quantity.formula}" for name, quantity in QUANTITI
 OPTIONS = f"""
 export:
   -o --output FILE.npz = required  the file to write
-  --attention {"|".join(KINDS)} = cross  which one
+  --attention {"|".join(KINDS)} = cross  kind of attention
   --quantity {"|".join(QUANTITIES)}|{SOURCE_SHARE} = norms
       {FORMULAS}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, through all
       layers

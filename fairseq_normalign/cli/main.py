@@ -102,6 +102,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(argv: list[str]) -> int:
+    if argv[:1] == ["help"]:  # normalign help COMMAND
+        argv = [*argv[1:2], "--help"]
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0 if argv else 2

@@ -146,19 +146,19 @@ def model_parser(name: str, description: str, example: str, *, several: bool) ->
 MODEL = f"""
 model: as in fairseq-generate
   --data DIR               the folder of dictionaries, if it is not that of MODEL
-  --gen-subset NAME = test  a binarised subset
+  --gen-subset NAME = test  the binarised subset to read
   --max-tokens N           tokens in a batch, padding included (default: {MAX_TOKENS})
   --cpu                    use no GPU
   --fp16                   half precision
   -s --source-lang L       source language
   -t --target-lang L       target language
-  --user-dir DIR           another plugin; ours is always there
+  --user-dir DIR           additional plugin directory
   --model-overrides DICT   changes of the model's options
   --bpe NAME               splits text into pieces: sentencepiece, … (default: by the files that are
                            named)
-  --sentencepiece-model FILE  of --bpe sentencepiece, for both languages
-  --bpe-codes FILE         of --bpe subword_nmt or fastbpe, for both languages
-  --bpe-vocab-file FILE    of --bpe bert: vocab.txt (see normalign import)
+  --sentencepiece-model FILE  SentencePiece model for both languages
+  --bpe-codes FILE         codes of subword-nmt or fastBPE for both languages
+  --bpe-vocab-file FILE    vocab.txt of --bpe bert (see normalign import)
   --tokenizer NAME         splits text into words: moses, …
 """
 # How text is split, and what becomes of pairs that are too long.

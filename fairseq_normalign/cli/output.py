@@ -13,7 +13,7 @@ from fairseq_normalign.results.text import as_format
 OUTPUT = """
 output:
   -o --output FILE.json    write the result here, with all details
-  -f --format text|json|csv|tsv|md|latex = text  of what is printed
+  -f --format text|json|csv|tsv|md|latex = text  format of what is printed
   --plot FILE              draw it: .png, .pdf or .svg
 """
 

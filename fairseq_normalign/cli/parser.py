@@ -5,6 +5,8 @@ from __future__ import annotations
 from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any, NoReturn
 
 from fairseq_normalign.errors import InputError
@@ -66,6 +68,8 @@ class CommandParser(ArgumentParser):
     def __init__(self, command: str, **options: Any):
         prog = f"normalign {command}"
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=CommandHelp, **options)
+        if self.description:
+            self.description = fill(self.description, get_terminal_size().columns - 2)
         self.old_names = OLD_NAMES.get(command, {})
         self.shows_all = False
         self.add_argument("--help-all", action="help", help="show all options, also rare ones")

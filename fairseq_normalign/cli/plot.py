@@ -107,11 +107,11 @@ def main(args: Namespace) -> None:
     titles = []
     for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
         titles.append(f"{side} ({language})" if language else side)
-    title = f"pair {args.line}"
+    title = f"Pair {args.line}"
     if layers:
-        title += f"; framed: links by {extract}"
+        title += f". Frames: links by {extract}"
     elif args.gold:
-        title += "; framed: gold, solid if sure, dotted if possible"
+        title += ". Frames: gold links, solid if sure, dotted if possible"
     rows = []
     for method in args.method:
         places = evidences_of(method, layers, decided.decision.evidence)
@@ -162,7 +162,7 @@ def panels_of(
     for evidence, soft in zip(evidences, softs, strict=True):
         layer, _ = evidence.numbers
         place = f"layer {layer}" if layer else "all layers"
-        title = f"{evidence.method}, {place}, align with {evidence.step}"
+        title = f"{evidence.method}, {place}, step {evidence.step}"
         links = set(aligner.links(soft)) if framed else None
         if links is not None and gold is not None:
             title += f"\nAER {100 * count(links, gold).aer:.1f}"

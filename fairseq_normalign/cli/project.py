@@ -74,7 +74,7 @@ links: from a file, or made by a model
   --links FILE     links of the words without markup
   --index 0|1      first word in FILE (default: 0, or as written)
   --model MODEL    a translation model, as align takes it
-  -r --reverse-path MODEL  that of the other direction
+  -r --reverse-path MODEL  the model of the other direction
   --learned FILE   a file that align --learned wrote
   --lowercase      the model reads lowercased text
   --cpu            use no GPU

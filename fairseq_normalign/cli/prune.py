@@ -47,9 +47,9 @@ pruning:
   --seed K = 1        for --by random
   --attention NAMES = {",".join(KINDS)}
       --keep-top ranks the heads of these attentions, and keeps all others
-  --keep HEADS        keep these heads, as in 'encoder.1.3,cross.2.1'; a pruned model's have the
+  --keep HEAD...      keep these heads, as in encoder.1.3 cross.2.1; a pruned model's have the
                       names that they had in the full one
-  --drop HEADS        remove these heads
+  --drop HEAD...      remove these heads
   --keep-top K        keep the K heads that --by ranks highest
 """
 
@@ -77,9 +77,9 @@ def main(args: Namespace) -> None:
 
 def heads_to_keep(args: Namespace, prunable: Prunable) -> list[Head]:
     if args.keep is not None:
-        return parse_heads(args.keep, prunable.heads)
+        return parse_heads(" ".join(args.keep), prunable.heads)
     if args.drop is not None:
-        dropped = parse_heads(args.drop, prunable.heads)
+        dropped = parse_heads(" ".join(args.drop), prunable.heads)
         return [head for head in prunable.heads if head not in dropped]
     if args.by is None:
         return prunable.open_heads()

@@ -56,7 +56,7 @@ page:
   -o --output FILE = required  the page: .html
   --include FILE...   JSON of methods, aer, heads, mixing, stats, evolution, probe or evaluate, or
                       the log of gates
-  --title TITLE       of the page (default: normalign report)
+  --title TITLE       title of the page (default: normalign report)
   --max-megabytes N = 15  how large the page may be: pairs that do not fit are left out
 """
 OPTIONS = f"""

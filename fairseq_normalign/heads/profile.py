@@ -133,7 +133,8 @@ class Profile(Result):
                 unit="%" if score.percent else "",
                 decimals=_decimals(name),
                 marks=[list(map(self._letters, row)) for row in cells],
-                mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
+                mark="Letters are roles: "
+                + ", ".join(f"{letter} {name}" for name, letter in LETTERS.items()),
                 notes=[list(map(self._note, row)) for row in cells],
                 low=score.low,
                 absent="no value" if set(heads) - set(scores) else "removed",

@@ -197,7 +197,7 @@ def profile(
         >>> profile(aligner, pairs, scores=["confidence", "relevance"]).scores["confidence"]
 
     Args:
-        model: an aligner, or what else has ``forcing`` and ``reader``.
+        model: an aligner, or another object with ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
         scores: names in ``head_scores.HEAD_SCORES``; the cheap ones by default.
         options: see ``ProfileOptions``; or name them one by one.

@@ -146,7 +146,7 @@ class Prunable:
 
     @property
     def megabytes(self) -> float:
-        """Of the model's parameters, without what the optimiser of a training remembers."""
+        """Size of the model's parameters in MB, without the state of an optimizer."""
         sizes = {}
         for parameter in self.state["model"].values():
             # By address, as some are shared.

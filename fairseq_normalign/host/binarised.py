@@ -71,8 +71,8 @@ def _paths(subset: str, options: Any) -> list[str]:
         if all(map(_is_there, paths)):
             return paths
     raise MissingSubset(
-        f"no subset {subset!r} in {options.data}; expected {' and '.join(names[0])} with .idx and "
-        ".bin, as fairseq-preprocess writes them"
+        f"{options.data}: no binarised subset {subset!r}: {' and '.join(names[0])} with .idx and "
+        ".bin; name SOURCE and TARGET, or a folder that fairseq-preprocess wrote"
     )
 
 

@@ -44,8 +44,9 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     Options of the task, BPE and tokeniser join when these are chosen, as in fairseq-generate.
     """
     if args.data is None:
+        checkpoint = args.path if isinstance(args.path, str) else args.path[0]
         raise InputError(
-            "no dictionaries (dict.*.txt) beside the checkpoint; name their folder by --data DIR"
+            f"{checkpoint}: no dictionaries (dict.*.txt) beside it; name them with --data DIR"
         )
     accept_own_user_dir(args.fairseq_argv)
     parser = options.get_generation_parser()
@@ -79,7 +80,7 @@ def take_place(args: argparse.Namespace, place: Place) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    raise InputError(message)
+    raise InputError(message.replace("unrecognized arguments", "unknown option"))
 
 
 def _overrides(args: argparse.Namespace) -> dict[str, Any]:

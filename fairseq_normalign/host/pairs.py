@@ -374,14 +374,20 @@ class PairReader:
 def text_pairs(
     sentences: Iterable[tuple[Text, Text]], reader: PairReader, *, name: str = "text"
 ) -> Iterator[Pair]:
-    """Pairs of a stream of (source, target), after the doctor has looked at the first of them.
+    """Reads (source, target) pairs; the first of them are checked against the dictionaries.
 
     Args:
         name: what messages call the text, behind ``source`` or ``target``.
     """
-    numbered = enumerate(sentences, 1)
-    pairs = (reader.pair(*sides, f"line {number}") for number, sides in numbered)
+    pairs = _numbered(sentences, reader)
     first = list(islice(pairs, EXAMINED_PAIRS))
     reader.examine(first, name)
     yield from first
     yield from pairs
+
+
+def _numbered(sentences: Iterable[tuple[Text, Text]], reader: PairReader) -> Iterator[Pair]:
+    for number, sides in enumerate(sentences, 1):
+        if isinstance(sides, str) or len(sides) != 2:
+            raise InputError(f"pair {number}: {sides!r:.60}: not a pair (source, target)")
+        yield reader.pair(*sides, f"line {number}")

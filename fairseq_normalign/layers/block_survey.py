@@ -68,7 +68,7 @@ class BlockOptions:
     Args:
         categories: of tokens.
         ranks: where frequency ranks come from, ``ids`` or ``counts`` of the dictionary.
-        frequencies: of the sides, source and target, where they come from a file instead.
+        frequencies: of source and target tokens, from files instead of the dictionary.
         mixing: measure mixing ratios.
         layers: also those of whole layers, feed-forward nets included.
         statistics: measure α and ‖f(x)‖.
@@ -231,7 +231,7 @@ def survey_blocks(
         >>> survey_blocks(aligner, pairs).mixing["encoder"].mean
 
     Args:
-        model: an aligner, or what else has ``forcing`` and ``reader``.
+        model: an aligner, or another object with ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
     """
     in_memory = ChunkReader([model], PAIRS)

@@ -59,7 +59,7 @@ class EvolutionOptions:
         group=MEASURING,
     )
     no_influence: bool = option(
-        False, "hide no tokens, which takes most of the time", group=MEASURING
+        False, "do not measure influence, which takes most of the time", group=MEASURING
     )
     words: Sequence[str] = option(
         (), "words to be drawn by --plot-words", metavar="WORD", many=True, group=MEASURING

@@ -285,7 +285,7 @@ class MixingResult(Result):
         found = []
         for kind, mixing in self.by_kind.items():
             ratio, analysis = 100 * float(mixing.mean[-1]), mixing.analyses[-1]
-            found.append(f"{TITLES[kind]} mixes in {ratio:.0f} % of context ({analysis}).")
+            found.append(f"{TITLES[kind]}: {ratio:.0f} % of the new state is context ({analysis}).")
         return found
 
     def blocks(self) -> list[Block]:

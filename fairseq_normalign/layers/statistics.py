@@ -365,7 +365,18 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
             known = dict(zip(layer.heads, numbers(value(layer)), strict=True))
             values.append([known.get(Head(kind, layer.layer, head)) for head in heads])
         names = [str(head + 1) for head in heads]
-        by_head.append(Grid(title, "layer", "head", layers, names, values, absent="removed"))
+        by_head.append(
+            Grid(
+                f"{title} by layer and head",
+                "layer",
+                "head",
+                layers,
+                names,
+                values,
+                absent="removed",
+                name=title,
+            )
+        )
     return [
         Row(by_category),
         Row(by_head),

@@ -166,7 +166,7 @@ class LinkFile:
 
 
 class GoldFile(LinkFile):
-    """The reference links of a file. Iterating yields ``Gold``.
+    """The gold links of a file. Iterating yields ``Gold``.
 
     Args:
         sure: the separator that marks sure links, ``-`` or ``p``.
@@ -182,7 +182,7 @@ class GoldFile(LinkFile):
         self.sure, self.possible = sure, possible
 
     def read_as(self) -> dict[str, Any]:
-        """How it is read, as signatures tell it."""
+        """How it is read, as in signatures."""
         reverse = "ref" if self.reverse else "none"
         return {"ref-index": self.index, "reverse": reverse, "possible": self.possible}
 

@@ -135,8 +135,8 @@ def test_bad_options(options, message):
 @pytest.mark.parametrize(
     ("languages", "seed", "message"),
     [
-        ("ab", 2, "the reverse model translates a-b, and the model a-b; expected b-a"),
-        ("ac", 2, "translates a-c, and the model a-b; expected b-a"),
+        ("ab", 2, "the reverse model translates a → b, and the model a → b; use b → a"),
+        ("ac", 2, "translates a → c, and the model a → b; use b → a"),
         ("ba", 1, "is the model itself, with the same weights"),
     ],
 )

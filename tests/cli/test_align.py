@@ -163,7 +163,7 @@ def test_python_aligns_as_the_command_does(corpus, checkpoint, reverse, text, pi
     assert layer.signature()["layer"] == 2
     with pytest.raises(InputError, match="no such file or folder"):
         load(str(tmp_path / "nothing"))
-    with pytest.raises(InputError, match="unrecognized arguments: --bpee"):
+    with pytest.raises(InputError, match="unknown option: --bpee"):
         load(str(checkpoint), data=options["data"], bpee="sentencepiece")
 
 
@@ -230,18 +230,18 @@ def test_plot_of_layers_frames_the_links_that_align_prints(corpus, checkpoint, t
     panels, sentences, gold, texts = drawn[0]
     assert [len(row) for row in panels] == [3, 3]
     assert sentences.source_title == "source (src)"
-    assert texts["title"] == "pair 2; framed: links by mutual-argmax"
+    assert texts["title"] == "Pair 2. Frames: links by mutual-argmax"
     choices = ("--method", "norms", "--layer", 3, "--step", "output", "--extract", "mutual-argmax")
     align(corpus, checkpoint, *bpe, *choices, "-o", tmp_path / "links")
     line = (tmp_path / "links").read_text().splitlines()[1]
     panel = panels[1][2]
     assert panel.links == set(parse_links(line))
     scored = count(panel.links, gold).aer
-    assert panel.title == f"norms, layer 3, align with output\nAER {100 * scored:.1f}"
+    assert panel.title == f"norms, layer 3, step output\nAER {100 * scored:.1f}"
 
 
 BAD = {
-    "no such subset": (["--gen-subset", "none"], "no subset 'none' of src-tgt in"),
+    "no such subset": (["--gen-subset", "none"], "no binarised subset 'none' of src-tgt"),
     "not a layer": (["--layer", "two"], "--layer: 'two': expected a number from 1"),
     "the model as output": (
         ["--reverse-path", "{out}", "--combine", "mean"],

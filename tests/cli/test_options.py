@@ -148,7 +148,7 @@ def test_folders_and_checkpoints_must_be_there(command, place):
         command.parse_args(["data", "--path", "none.pt"])
     with pytest.raises(InputError, match=r"data: no checkpoint \(\*\.pt\) and no config\.json"):
         command.parse_args(["data"])
-    with pytest.raises(InputError, match="no MODEL; expected a checkpoint, or a folder with one"):
+    with pytest.raises(InputError, match="no MODEL; name a checkpoint, or a folder with one"):
         command.parse_args([])
 
 
@@ -191,10 +191,16 @@ def test_a_model_has_its_files_beside_it(place):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["data/", "text", "gold", "model.pt"], r"model\.pt: unexpected; the words .* MODEL"),
+        (
+            ["data/", "text", "gold", "model.pt"],
+            r"model\.pt: one argument too many; expected MODEL",
+        ),
         (["data/", "text", "--source-file", "gold"], "text: --source-file names another file"),
         (["data/", "text", "gold", "--data", "empty"], r"empty: no dictionaries \(dict\.\*\.txt\)"),
-        (["data", "text", "--path", "model.pt"], "text: unexpected; with --path, the only word is"),
+        (
+            ["data", "text", "--path", "model.pt"],
+            "text: one argument too many; with --path, the only one",
+        ),
     ],
 )
 def test_words_that_are_too_many(words, message, place):

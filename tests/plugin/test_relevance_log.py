@@ -133,7 +133,7 @@ def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog)
     validate(own, model, sample)
     validate(own, model, sample)  # the next batch
     assert len(read_log(tmp_path / "relevance.jsonl")) == 1
-    told = "no relevance of gated heads at 1 updates: "
+    told = "no relevance of gated heads at 1 updates: sentence 1: "
     assert caplog.text.count(told) == 1
 
 
@@ -144,7 +144,7 @@ def test_bad_input(task, sample, model, tmp_path):
     with pytest.raises(InputError, match=r"relevance\.jsonl: other heads are gated now"):
         train(criterion(task, tmp_path), other, sample, 1)
     task.args.data = "nowhere"
-    with pytest.raises(InputError, match="no subset 'valid' in nowhere"):
+    with pytest.raises(InputError, match="nowhere: no binarised subset 'valid'"):
         train(criterion(task, tmp_path), model, sample, 0)
     plain = build_model("transformer_normalign", task)
     with pytest.raises(InputError, match="the model has no gates: add --gate-heads"):
