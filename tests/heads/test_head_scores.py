@@ -22,7 +22,7 @@ from fairseq_normalign.heads.attention_scores import (
     norm_sums,
     row_shares,
 )
-from fairseq_normalign.heads.loss_scores import ablated, losses, losses_without_each
+from fairseq_normalign.heads.loss_scores import ablated, losses_without_each
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, head_names
