@@ -124,6 +124,11 @@ def test_links_of_another_aligner_and_a_learned_file(corpus, checkpoint, reverse
     signature = json.loads((tmp_path / "first.json").read_text())["signature"]
     assert signature["combine"] == "learned"
     assert signature["links"] == 1
+    done = align(
+        corpus, checkpoint, *options, "--learned", learned, "--bitext", *text[1::2], check=False
+    )
+    assert done.returncode == 2
+    assert "deen.learned: was learned without a bitext" in done.stderr
 
 
 def test_python_aligns_as_the_command_does(corpus, checkpoint, reverse, text, tmp_path):
