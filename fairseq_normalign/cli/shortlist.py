@@ -54,7 +54,6 @@ def add_options(parser: ArgumentParser) -> None:
 
 def check(args: Namespace) -> None:
     align.check(args)
-    splitters(args.pieces)
     for path in outputs(args):
         checks.check_output(path, *checks.inputs_of(args), *args.pieces)
 
@@ -69,6 +68,7 @@ def outputs(args: Namespace) -> list[str]:
 
 
 def main(args: Namespace) -> None:
+    splitters(args.pieces)  # refuses bad ones before anything is aligned
     run_command("shortlist", args, partial(tasks, count=True), finish)
 
 
