@@ -139,8 +139,6 @@ def _without_return(line: str, where: str) -> str:
 
 def _open(path: str | Path) -> io.BufferedIOBase:
     if str(path) == "-":
-        if sys.stdin is None or sys.stdin.closed:
-            raise InputError("<stdin>: is closed; name a file, or pipe text into the command")
         return open(sys.stdin.fileno(), "rb", closefd=False)
     if str(path).endswith(GZIP):
         return gzip.open(path)
@@ -189,18 +187,6 @@ class Unpacked(io.RawIOBase):
     def close(self) -> None:
         self.file.close()
         super().close()
-
-
-def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
-    """Raises InputError if the output is one of the inputs, also under another name.
-
-    Inputs that are None or stdin are passed over.
-    """
-    if is_stream(output):
-        return
-    for path in inputs:
-        if path is not None and str(path) != "-" and _same_file(output, path):
-            raise InputError(f"{output}: would overwrite the input {path}; choose another name")
 
 
 def _same_file(one: str | Path, other: str | Path) -> bool:
@@ -364,15 +350,26 @@ def _replacing(path: str | Path) -> Iterator[IO[bytes]]:
             part.unlink(missing_ok=True)
 
 
-def refuse_unwritable(path: str | Path) -> None:
-    """Raises InputError if the folder is not there, or something that may not be replaced is."""
+def refuse_unwritable(path: str | Path, *inputs: str | Path | None) -> None:
+    """Raises InputError if an output cannot be written, or is one of the inputs.
+
+    Inputs that are None or stdin are passed over; streams take any output.
+    """
+    if is_stream(path):
+        return
     target = real_path(path)
+    reason = None
     if not target.parent.is_dir():
-        raise InputError(f"{path}: cannot be written: No such file or directory")
-    if target.is_dir():
-        raise InputError(f"{path}: cannot be written: Is a directory")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise InputError(f"{path}: cannot be written: Permission denied")
+        reason = errno.ENOENT
+    elif target.is_dir():
+        reason = errno.EISDIR
+    elif not all(os.access(place, os.W_OK) for place in (target.parent, target) if place.exists()):
+        reason = errno.EACCES
+    if reason is not None:
+        raise InputError(f"{path}: cannot be written: {os.strerror(reason)}")
+    for other in inputs:
+        if other is not None and str(other) != "-" and _same_file(path, other):
+            raise InputError(f"{path}: would overwrite the input {other}; choose another name")
 
 
 def new_file(path: Path, text: str) -> None:

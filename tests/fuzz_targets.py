@@ -22,8 +22,7 @@ import torch
 
 from fairseq_normalign.alignment.bitext import count_bitext
 from fairseq_normalign.alignment.combine import LinkModel
-from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
-from fairseq_normalign.alignment.evidence import Weighted
+from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.learned import CLUES, Example, LearnedLinks
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.signature import made_with
@@ -157,13 +156,13 @@ def learned() -> bytes:
     links = LinkModel(np.array([0.5, 1.0]), -0.5)
     bitext = count_bitext([(["a", "b"], ["c", "d"]), (["a"], ["c"])])
     model = LearnedLinks(links, np.zeros(2), np.full(len(CLUES), 0.5), lexicon, -4.0, bitext)
-    evidences = [Weighted(Evidence("norms", layer)) for layer in range(2)]
+    evidences = [Evidence("norms", layer) for layer in range(2)]
     decision = Decision("learned", evidences, model, 100, 0.5)
-    return Learned(decision, ["0123"], {"method": "norms"}).text().encode()
+    return learned_text(decision, ["0123"], {"method": "norms"}).encode()
 
 
 def read_learned_file(path: Path) -> Any:
-    model = read_learned(path).decision.model
+    model = read_learned(path)[0].model
     if model is None:
         return None
     shares = [np.full((2, 2), 0.5)] * len(model.link_weights)

@@ -341,18 +341,21 @@ def bitext_of(
     if not named:
         return count_bitext(own, least) if corpus else None
     seen: tuple[set[str], set[str]] = (set(), set())
-    bitext = count_bitext(chain(own, _remembered(read_words(named), seen)))
-    here = (_share(first, seen), _share(first, seen[::-1]))
     names = " and ".join(named)
-    if here[1] > here[0]:
+    own = islice(own, MOST_PAIRS // 2)  # leaves room for the files
+    bitext = count_bitext(chain(own, _remembered(read_words(named), seen)))
+    if not all(seen):
+        raise InputError(f"{names}: no words; expected translated text, one sentence pair a line")
+    known, turned = _known_share(first, seen), _known_share(first, seen[::-1])
+    if turned > known and turned >= FAMILIAR:
         raise InputError(
-            f"{names}: source and target are swapped, as they have {here[0]:.0%} of the corpus's "
-            f"words, and {here[1]:.0%} the other way round"
+            f"{names}: source and target are swapped: the other way round, they have at least "
+            f"{turned:.0%} of the corpus's words on each side, and so only {known:.0%} on one"
         )
-    if here[0] < FAMILIAR:
+    if known < FAMILIAR:
         warnings.warn(
-            f"{names}: only {here[0]:.0%} of the corpus's words are in this bitext; are language "
-            "and tokenisation the same?",
+            f"{names}: only {known:.0%} of the corpus's words on one side are in this bitext; are "
+            "languages and tokenisation the same?",
             stacklevel=2,
         )
     return bitext
@@ -368,14 +371,13 @@ def _remembered(
         yield pair
 
 
-def _share(pairs: Iterable[tuple[Words, Words]], seen: Sequence[set[str]]) -> float:
-    """How many of the words of some pairs are among those that were seen."""
-    known = total = 0
-    for pair in pairs:
-        for words, of_side in zip(pair, seen, strict=True):
-            known += sum(word in of_side for word in words)
-            total += len(words)
-    return known / max(total, 1)
+def _known_share(pairs: Sequence[tuple[Words, Words]], seen: Sequence[set[str]]) -> float:
+    """How many of the words of some pairs were seen, on the side where fewer were."""
+    shares = []
+    for side, of_side in enumerate(seen):
+        known = [word in of_side for pair in pairs for word in pair[side]]
+        shares.append(sum(known) / max(len(known), 1))
+    return min(shares)
 
 
 def count_bitext(pairs: Iterable[tuple[Words, Words]], least: int = 1) -> Bitext | None:

@@ -35,7 +35,7 @@ from fairseq_normalign.alignment.combine import (
     log_shares,
     two_softmaxes,
 )
-from fairseq_normalign.alignment.gain import word_gain
+from fairseq_normalign.alignment.gain import gains, word_gain
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.attention.extract import absolute, relative
 from fairseq_normalign.text.words import is_punctuation
@@ -61,7 +61,8 @@ AGREED_SHARE = 0.75
 INFORMED = 0.25  # a vote needs this share of the best one's gain
 LEAST_WEIGHT = 0.5  # of a view, by which the weights of clues are divided
 # The log odds of no link: where clues are taken from, and what is chosen from for the links. The
-# first was chosen on the odd lines of the RWTH German–English gold; AER hardly depends on it.
+# first was chosen on the odd lines of the RWTH German–English gold; AER hardly depends on it. How
+# the null is chosen was decided there and on the development pairs of XL-WA's English–Spanish.
 NULL_OF_CLUES = -6.0
 NULLS = np.arange(-9, -0.5, 0.5)
 
@@ -201,22 +202,27 @@ def learn_links(
 
 
 def best_null(model: LearnedLinks, sample: Sequence[Example]) -> float:
-    """The log odds of no link whose links predict words best (``word_gain``).
+    """The log odds of no link whose links predict words best (``gains``).
 
-    Gains are noisy, and flat around their maximum: each is taken together with its neighbours.
+    Gains are noisy, and flat around their maximum. Of all that gain as much as the best, but for
+    one standard error of the difference (Breiman et al., 1984), the one nearest to
+    ``NULL_OF_CLUES`` is taken.
     """
     if not sample:
         return NULL_OF_CLUES
     log_odds = [model.log_odds(example) for example in sample]
-    gains = []
+    saved = []
     for null in NULLS:
         linked = []
         for example, of_pair in zip(sample, log_odds, strict=True):
             links = absolute(two_softmaxes(of_pair, null))
             linked.append((example.source, example.target, links))
-        gains.append(word_gain(linked))
-    smooth = np.convolve(np.pad(gains, 2, mode="edge"), np.ones(5) / 5, mode="valid")
-    return float(NULLS[smooth.argmax()])
+        saved.append(gains(linked).saved)
+    sums = np.sum(saved, axis=1)
+    lost = saved[sums.argmax()] - np.array(saved)  # (nulls, pairs)
+    errors = lost.std(axis=1) * np.sqrt(len(sample))  # of the sums over pairs
+    as_good = NULLS[lost.sum(axis=1) <= errors]
+    return float(as_good[np.abs(as_good - NULL_OF_CLUES).argmin()])
 
 
 def _informed(sample: Sequence[Example], groups: Sequence[Group]) -> list[Vote]:

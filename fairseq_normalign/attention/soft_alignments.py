@@ -18,7 +18,7 @@ from fairseq_normalign.attention.methods import (
     method_of,
 )
 from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
-from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
+from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import KINDS
@@ -28,7 +28,7 @@ def soft_alignments(
     forcing: TeacherForcing,
     pairs: list[Pair],
     evidences: Sequence[Evidence],
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
     *,
     keep_pieces: Collection[Evidence] = (),
 ) -> Iterator[list[Soft]]:
@@ -76,7 +76,8 @@ def _matrices(
     sources = max(len(pair.source.tokens) for pair in pairs)
     computed: dict[tuple, np.ndarray] = {}
     matrices = []
-    for method, layer, step, head in evidences:
+    for evidence in evidences:
+        method, layer, head = evidence.method, evidence.layer, evidence.head
         if (method, layer, head) not in computed:
             place = None
             if layer is not None and head is not None:
@@ -86,7 +87,7 @@ def _matrices(
             if isinstance(matrix, Tensor):
                 matrix = matrix.float().cpu().numpy()
             computed[method, layer, head] = matrix
-        first = STEPS[step]
+        first = STEPS[evidence.step]
         matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
     return matrices
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -11,11 +11,10 @@ from itertools import product
 from fairseq_normalign.alignment.evidence import AlignOptions
 from fairseq_normalign.cli import align, checks, options
 from fairseq_normalign.cli.align_run import tasks
-from fairseq_normalign.cli.runs import add_run_options, run_command
+from fairseq_normalign.cli.runs import run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import whole_file
-from fairseq_normalign.options import add_flags
-from fairseq_normalign.runs.measure import Made
+from fairseq_normalign.files import refuse_unwritable, whole_file
+from fairseq_normalign.runs.measure import Made, Plan
 
 DESCRIPTION = """Write how words are translated: PREFIX.s2t has lines 'target source p(target |
 source)', PREFIX.t2s lines 'source target p(source | target)', as Marian's --shortlist reads them.
@@ -25,41 +24,32 @@ Counts = Mapping[tuple[str, str], float]  # expected links of (source, target)
 Split = Callable[[str], list[str]]
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    add_flags(parser, AlignOptions)
-    align.add_combination_options(parser)
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o", "--output", metavar="PREFIX", required=True, help="write PREFIX.s2t and PREFIX.t2s"
-    )
-    group.add_argument(
-        "--top",
-        type=options.positive,
-        default=100,
-        metavar="N",
-        help="keep the N best translations of each word (default: %(default)s)",
-    )
-    group.add_argument(
-        "--pieces",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="SentencePiece models of Marian's vocabularies, one or two: lists of their pieces",
-    )
-    of_align = {"confidence": False, "interactive": False, "never_empty": False}
-    parser.set_defaults(index=0, format="pharaoh", **of_align)
-    add_run_options(parser)
+OUTPUT = """
+output:
+  -o --output PREFIX = required  write PREFIX.s2t and PREFIX.t2s
+  --top N = 100       keep the N best translations of each word
+  --pieces FILE...    SentencePiece models of Marian's vocabularies, one or two: lists of their
+                      pieces
+"""
 
 
 def check(args: Namespace) -> None:
+    args.index, args.format = 0, "pharaoh"
+    args.confidence = args.interactive = args.never_empty = False
     align.check(args)
     for path in outputs(args):
-        checks.check_output(path, *checks.inputs_of(args), *args.pieces)
+        refuse_unwritable(path, *checks.inputs_of(args), *(args.pieces or ()))
 
 
 parse_args = options.model_command(
-    "shortlist", DESCRIPTION, EXAMPLE, add_options, check, several=True
+    "shortlist",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + align.COMBINATION + OUTPUT,
+    check,
+    flags=(AlignOptions, Plan),
+    more=align.add_old_options,
+    several=True,
 )
 
 
@@ -68,7 +58,7 @@ def outputs(args: Namespace) -> list[str]:
 
 
 def main(args: Namespace) -> None:
-    splitters(args.pieces)  # refuses bad ones before anything is aligned
+    splitters(args.pieces or ())  # refuses bad ones before anything is aligned
     run_command("shortlist", args, partial(tasks, count=True), finish)
 
 

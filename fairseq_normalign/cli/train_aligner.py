@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -27,38 +27,20 @@ EXAMPLE = """normalign train-aligner deen/ train.de train.en -r ende/ --limit 80
              -o aligner.safetensors"""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("training")
-    options.add_reverse_options(group, "which gets a head, too")
-    group.add_argument(
-        "--links",
-        metavar="FILE",
-        help="links of the text, source word first, counted from 0 (default: of --combine learned)",
-    )
-    options.add_limit_option(group)
-    group.add_argument("--seed", type=int, default=1, help="the same seed, the same head")
-    options.add_table(
-        group,
-        {
-            "--epochs": (
-                "N",
-                "at most: it stops when held-out pairs get worse",
-                options.positive,
-                6,
-            ),
-            "--width": ("N", "(default: %(default)s)", options.positive, 256),
-            "--null-weight": (
-                "X",
-                "what a word without links counts beside one with links",
-                options.share,
-                0.3,
-            ),
-        },
-    )
-    group.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the file to write, *.safetensors"
-    )
+OPTIONS = """
+training:
+  --links FILE        links of the text, source word first, counted from 0 (default: of --combine
+                      learned)
+  --limit N           take the first N sentences of the corpus (default: all)
+  --seed K = 1        the same seed, the same head
+  --epochs N = 6      at most: it stops when held-out pairs get worse
+  --width N = 256     of a head
+  --null-weight X = 0.3  what a word without links counts beside one with links
+  -o --output FILE = required  the file to write, *.safetensors
+"""
+
+
+OPTIONS += options.reverse_options("which gets a head, too")
 
 
 def check(args: Namespace) -> None:
@@ -67,7 +49,9 @@ def check(args: Namespace) -> None:
     checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
 
 
-parse_args = options.model_command("train-aligner", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = options.model_command(
+    "train-aligner", DESCRIPTION, EXAMPLE, options.CORPUS + OPTIONS, check
+)
 
 
 def main(args: Namespace) -> None:
@@ -167,6 +151,6 @@ def train(
             shown.update(pairs)
 
         head, epochs = train_head(known, training, progress=show)
-    for number, loss, held_out in epochs:
+    for number, (loss, held_out) in enumerate(epochs, 1):
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)

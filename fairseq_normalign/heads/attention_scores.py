@@ -83,29 +83,18 @@ def norm_sums(norms: Tensor, seen: Cells) -> Tensor:
 
 
 class Confidence(AttentionScore):
-    """The mean of the largest weight of a query (Voita et al., 2019)."""
+    """How sure a head is: its confidence by weights or by norms, or its entropy."""
 
     def rows(self, seen: Seen) -> Tensor:
-        return confidences(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
+        weights, eos = seen.recorded.weights, self.options.confidence_eos
+        if self.score == "entropy":
+            return entropies(weights, seen.cells, eos=eos)
+        shares = row_shares(seen.recorded.norms.weighted) if "norm" in self.score else weights
+        return confidences(shares, seen.cells, eos=eos)
 
     def finding(self, tally: Tally) -> Finding:
         settings = {"confidence-eos": self.options.confidence_eos}
         return Finding(tally.means(self.score), settings)
-
-
-class Entropy(Confidence):
-    """The mean entropy of the weights of a query among words, in nats; low is confident."""
-
-    def rows(self, seen: Seen) -> Tensor:
-        return entropies(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
-
-
-class NormConfidence(Confidence):
-    """The same with ‖αf(x)‖ as shares of their row."""
-
-    def rows(self, seen: Seen) -> Tensor:
-        shares = row_shares(seen.recorded.norms.weighted)
-        return confidences(shares, seen.cells, eos=self.options.confidence_eos)
 
 
 class Norm(AttentionScore):
@@ -203,25 +192,27 @@ class Positions(AttentionScore):
     def finding(self, tally: Tally) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         threshold = self.options.positional_threshold
-        shares, labels, roles = {}, {}, {}
+        shares, roles = {}, {}
         table: Rows = []
         for head, (last, *counted) in tally.rows(self.score).items():
             counts = np.array(counted)
-            if not counts.any():
+            total = counts.sum()
+            if not total:
                 continue
-            position, shares[head] = favourite(counts)
-            labels[head] = f"{position:+d}" if position else "0"
-            roles[head] = role("positional", labels[head], shares[head], threshold)
+            offset, shares[head] = favourite(counts)
+            label = f"{offset:+d}" if offset else "0"
+            roles[head] = role("positional", label, shares[head], threshold)
             patterns = {name: counts[place_of(offset)] for name, offset in PATTERNS.items()}
             if head.kind == "encoder":
                 patterns["last"] = last
-                roles[head] += role("last", "last", last / counts.sum(), threshold)
+                roles[head] += role("last", "last", last / total, threshold)
             else:
                 del patterns["next"]  # the decoder sees nothing that is later
+            patterns[label] = counts.max()
             for name, cases in patterns.items():
-                table.append([str(head), name, float(100 * cases / counts.sum())])
+                table.append([str(head), name, float(100 * cases / total)])
         if not shares:
             return Finding()
         patterns_table = Table(["head", "pattern", "share %"], table, name="patterns", hidden=True)
         blocks = [*missed("positional", shares, threshold), patterns_table]
-        return Finding(shares, {"positional": threshold}, roles, {"position": labels}, blocks)
+        return Finding(shares, {"positional": threshold}, roles, blocks)

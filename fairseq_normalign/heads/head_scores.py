@@ -41,10 +41,10 @@ SCORES, ROLES = "scores", "roles"  # headings in --help
 
 @dataclass(frozen=True)
 class ProfileOptions:
-    """How scores are measured; what belongs to a score that is not asked for plays no part.
+    """How scores are measured; options of scores that are not measured are ignored.
 
     Args:
-        search: fairseq's options of beam search, where they are not to be the usual ones.
+        search: fairseq's options of beam search that differ from the defaults.
         gold: links of the first pairs, for AER; ``gold_file`` is where they are from.
         counts: how often words or pieces are in the training data; by default the dictionary's own.
         trees: a treebank of the source language; ``trees_name`` is its file.
@@ -223,14 +223,14 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "entropy": HeadScore(
-        _attention("Entropy"),
+        _attention("Confidence"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         low=True,
         encoder=True,
         default=True,
     ),
     "norm-confidence": HeadScore(
-        _attention("NormConfidence"),
+        _attention("Confidence"),
         "confidence with ‖αf(x)‖ as shares of their row",
         ranks=True,
         encoder=True,

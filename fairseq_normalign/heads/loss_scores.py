@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
+from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.evaluation import translation_metrics
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs, first_taken
+from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.attention_modules import (
     FairseqModule,
     Name,
@@ -34,7 +35,6 @@ from fairseq_normalign.host.attention_modules import (
     single_beam,
     stored_out_weight,
 )
-from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
@@ -71,8 +71,7 @@ class Importance(HeadMeasure):
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         model = models.forcing.model
         counts = head_counts(model)
-        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
-            batch = [pair for _, pair in numbered]
+        for batch in self.batches(pairs.values()):
             with torch.enable_grad(), head_outputs(model) as outputs:
                 total = losses(models.forcing, batch).sum()
                 gradients = torch.autograd.grad(total, list(outputs.values()))
@@ -87,19 +86,17 @@ class Importance(HeadMeasure):
 def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
     """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
     outputs: dict[Name, Tensor] = {}
-
-    def keep(name, module, args):
-        outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
-
     by_name = attentions(model)
+    names = {}
     for name, attention in by_name.items():
         refuse_unsupported(name, attention)
-    with ExitStack() as stack:
-        stack.enter_context(evaluation_mode(model))
-        stack.enter_context(explicit_path(by_name.values()))  # on which W_O is called
-        for name, attention in by_name.items():
-            handle = out_projection(attention).register_forward_pre_hook(partial(keep, name))
-            stack.callback(handle.remove)
+        names[out_projection(attention)] = name
+
+    def keep(module, args, kwargs):
+        outputs[names[module]] = args[0] if args[0].requires_grad else args[0].requires_grad_()
+
+    on_explicit_path = explicit_path(by_name.values())  # on which W_O is called
+    with evaluation_mode(model), on_explicit_path, hooked(names, before=keep):
         yield outputs
 
 
@@ -127,11 +124,10 @@ class LossAblation(HeadMeasure):
     """How much the loss per target token grows with one head off: 1 + H passes over the pairs."""
 
     def items(self, models: ChunkReader, items: Items) -> Items:
-        return first_taken(models, items, self.options.ablation or ABLATION_PAIRS)
+        return items[: self.options.ablation or ABLATION_PAIRS]
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
-            batch = [pair for _, pair in numbered]
+        for batch in self.batches(pairs.values()):
             tokens = sum(len(pair.target.tokens) for pair in batch)
             if tokens:
                 tally.join("tokens.sum", [tokens])
@@ -156,7 +152,7 @@ def losses_without_each(
     model, by_name = forcing.model, attentions(forcing.model)
     outputs: dict[nn.Module, Any] = {}
 
-    def keep(module, args, output):
+    def keep(module, args, kwargs, output):
         outputs[module] = output
 
     def summed() -> float:
@@ -164,9 +160,7 @@ def losses_without_each(
 
     before_heads = {name: _before(model, *name) for name in by_name}
     with head_outputs(model) as of_heads:
-        with ExitStack() as stack:
-            for module in {module for modules in before_heads.values() for module in modules}:
-                stack.enter_context(module.register_forward_hook(keep))
+        with hooked({*chain(*before_heads.values())}, after=keep):
             scores = [summed()]
         before_projection = dict(of_heads)
         for head in heads:
@@ -235,7 +229,7 @@ class BleuAblation(HeadMeasure):
     """
 
     def items(self, models: ChunkReader, items: Items) -> Items:
-        return first_taken(models, items, self.options.ablation_bleu or BLEU_SENTENCES)
+        return items[: self.options.ablation_bleu or BLEU_SENTENCES]
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         check_translates(models.forcing.model)

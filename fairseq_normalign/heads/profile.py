@@ -39,14 +39,12 @@ class Finding(NamedTuple):
         scores: a number for each head.
         settings: the choices that moved the numbers, for the signature.
         roles: of each head, functions and labels such as ``-1 (97 %)``.
-        labels: other words about a head; each is a column in the table of heads.
         blocks: what is shown beside this table, and tables for programs.
     """
 
     scores: Mapping[Head, float] = {}
     settings: Mapping[str, Any] = {}
     roles: Mapping[Head, Roles] = {}
-    labels: Mapping[str, Mapping[Head, str]] = {}
     blocks: Sequence[Block] = ()
 
 
@@ -89,12 +87,6 @@ class Profile(Result):
                 factor = 100 if HEAD_SCORES[name].percent else 1
                 shown[name] = {head: factor * own for head, own in finding.scores.items()}
         return shown
-
-    def _labels(self) -> dict[str, Mapping[Head, str]]:
-        labels: dict[str, Mapping[Head, str]] = {}
-        for finding in self.by_score.values():
-            labels |= finding.labels
-        return labels
 
     def _groups(self) -> dict[str, Sequence[Head]]:
         """The heads of each kind."""
@@ -141,7 +133,8 @@ class Profile(Result):
                 unit="%" if score.percent else "",
                 decimals=_decimals(name),
                 marks=[list(map(self._letters, row)) for row in cells],
-                mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
+                mark="Letters are roles: "
+                + ", ".join(f"{letter} {name}" for name, letter in LETTERS.items()),
                 notes=[list(map(self._note, row)) for row in cells],
                 low=score.low,
                 absent="no value" if set(heads) - set(scores) else "removed",
@@ -158,18 +151,16 @@ class Profile(Result):
     def _note(self, head: Head) -> str:
         if head not in self.heads:
             return "removed"
-        notes = [f"{name} {of[head]}" for name, of in self._labels().items() if head in of]
-        return "; ".join([*notes, *(label for _, label in self.roles(head))])
+        return "; ".join(label for _, label in self.roles(head))
 
     def _heads_table(self) -> Table:
-        shown, labels = self._shown(), self._labels()
+        shown = self._shown()
         rows: Rows = []
         for head in self.heads:
             row: list[Cell] = [str(head), *(scores.get(head) for scores in shown.values())]
-            row += [of_heads.get(head) for of_heads in labels.values()]
             rows.append([*row, ", ".join(label for _, label in self.roles(head))])
-        columns = ["head", *map(_title, shown), *labels, "roles"]
-        decimals = [0, *map(_decimals, shown), *[0] * len(labels), 0]
+        decimals = [0, *map(_decimals, shown), 0]
+        columns = ["head", *map(_title, shown), "roles"]
         return Table(columns, rows, "Scores and roles", decimals, name="heads")
 
     def _layers_table(self) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,6 @@ from fairseq_normalign.heads.rare_tokens import (
     rare_tokens,
     rarest,
 )
-from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.results.blocks import Block, Note, Table
@@ -45,15 +45,9 @@ class Relevance(HeadMeasure):
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         options = self.options
         tokens = rare_tokens(models.reader, options, tally.known)
-        for numbered in numbered_batches(pairs.values(), max_tokens=options.max_tokens):
-            batch = [pair for _, pair in numbered]
-            explained = relevances(
-                models.forcing,
-                batch,
-                rules=options.rules,
-                pooled=options.pooled,
-                max_tokens=options.max_tokens,
-            )
+        how: dict[str, Any] = {"rules": options.rules, "pooled": options.pooled}
+        for batch in self.batches(pairs.values()):
+            explained = relevances(models.forcing, batch, max_tokens=options.max_tokens, **how)
             for pair, of_pair in zip(batch, explained, strict=True):
                 for attention, shares in of_pair.heads.items():  # (P, H)
                     tally.add_cases(self.score, attention, shares.T)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.inert import RefusedOption
 
 FROM_FAIRSEQ = "expected a checkpoint that fairseq-train wrote"
 REFUSED_CLASS = re.compile(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)")
@@ -28,6 +29,8 @@ def explained(path: str, data: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except RefusedOption as error:
+        raise InputError(f"{path}: refused to load: {error}") from None
     except InputError:
         raise
     except Exception as error:

@@ -30,6 +30,10 @@ def find_checkpoint(model: str) -> Path | None:
     """The checkpoint that MODEL names; None if MODEL is a folder of Hugging Face."""
     path = Path(model)
     if path.is_file():
+        if _is_text(path):
+            raise InputError(
+                f"{model}: a text, not a checkpoint; MODEL comes before SOURCE, TARGET"
+            )
         return path
     if not path.is_dir():
         raise InputError(f"{model}: no such file or folder{_how_to_download(model)}")
@@ -45,6 +49,12 @@ def find_checkpoint(model: str) -> Path | None:
     if (path / HUGGING_FACE).is_file():
         return None
     raise InputError(f"{model}: no checkpoint (*.pt) and no {HUGGING_FACE} in this folder")
+
+
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:  # a checkpoint is a ZIP file or a pickle
+        line = file.readline(1000)
+    return line.endswith(b"\n") and b"\0" not in line and not line.startswith(b"\x80")
 
 
 def _how_to_download(model: str) -> str:

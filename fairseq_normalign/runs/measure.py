@@ -75,7 +75,7 @@ class Plan:
 
     restart: bool = choice(
         False,
-        "begin anew, whatever a killed run has left; without it, the same command goes on",
+        "start from the beginning instead of resuming an interrupted run",
     )
     workers: int | None = choice(None, "processes, or GPUs (default: 1)", positive, metavar="N")
     num_shards: int = choice(
@@ -84,15 +84,14 @@ class Plan:
         positive,
         metavar="N",
     )
-    shard_id: int = choice(0, "which one this is, from 0", from_0, metavar="K")
+    shard_id: int = choice(0, "the shard of this command, from 0", from_0, metavar="K")
     engine: str = choice("local", "ray: workers of a Ray cluster", choices=ENGINES)
     ray_address: str | None = choice(
-        None, "of the cluster (default: a Ray of this machine)", metavar="ADDRESS"
+        None, "address of the Ray cluster (default: start Ray here)", metavar="ADDRESS"
     )
     chunk: int | None = choice(
         None,
-        "pairs that are worked on, and kept, together (default: 1000, and fewer of what takes "
-        "long)",
+        "pairs in a chunk, which is saved when it is done (default: 1000; fewer for slow measures)",
         positive,
         metavar="N",
     )

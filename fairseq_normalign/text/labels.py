@@ -210,7 +210,7 @@ def check_terms(
     *,
     tokenizer: Tokenizer = blank_words,
 ) -> list[TermUse]:
-    """Each term of the glossary in a source: what it was translated to, and whether that is right.
+    """Checks each term of the glossary: what it was translated to, and whether that is right.
 
     Words are compared without case, whole and as they are written. Where terms overlap, the longest
     is taken.

@@ -57,7 +57,7 @@ def project_tags(
         markup: ``xml`` is strict, ``html`` lenient.
         placeholders: whether {0} and %s are markup.
         tokenizer: the words of a text, as character offsets.
-        report: is called with what could not be placed, was divided or was joined.
+        report: called with a line for each element that was not placed, was divided or joined.
     """
     text, elements = parse_markup(source, kind=markup, placeholders=placeholders)
     for match in MARKUP[markup, placeholders].finditer(target):

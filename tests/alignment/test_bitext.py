@@ -130,8 +130,13 @@ def test_files(tmp_path):
     other = write(tmp_path / "other", [["x"]] * 50)
     with pytest.warns(UserWarning, match="only 0% of the corpus's words"):
         bitext_of([other, other], [], corpus)
+    with pytest.warns(UserWarning, match="only 0% of the corpus's words on one side"):
+        bitext_of([source, other], [], corpus)
+    empty = write(tmp_path / "empty", [[]] * 50)
+    with pytest.raises(InputError, match=r"empty and .*empty: no words"):
+        bitext_of([empty, empty], [], corpus)
     short = write(tmp_path / "short", [["x"]] * 49)
-    with pytest.raises(InputError, match=r"short: has only 49 lines, and .*other has more"):
+    with pytest.raises(InputError, match=r"other has 50, .*short has 49 lines"):
         bitext_of([other, short], [], corpus)
 
 

@@ -7,29 +7,29 @@ import pytest
 
 from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.error_table import ErrorTable
-from fairseq_normalign.attention.soft import Choice, Evidence
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.results.several import together
 
 
-def table(hits, choice: Choice, method: str = "head-norms") -> ErrorTable:
-    """AER is 1 - hits / 10."""
+def table(hits, *chosen: tuple, method: str = "head-norms") -> ErrorTable:
+    """AER is 1 - hits / 10; the chosen layers are given as the hits are."""
     scores = {
         Evidence(method, layer, step, *head): Counts(10, 10, hit, hit)
         for (step, layer, *head), hit in hits.items()
     }
-    return ErrorTable(scores, {method: choice})
+    return ErrorTable(scores, {method: [Evidence(method, layer, step) for step, layer in chosen]})
 
 
 HITS = {("input", 0): 8, ("input", 1): 5, ("output", 0): 1, ("output", 1): 4}
-ONE = table(HITS, Choice({"input": 0, "output": 0}, "input"))
-OTHER = table({**HITS, ("input", 0): 6}, Choice({"input": 0, "output": 1}, "output"))
+ONE = table(HITS, ("input", 0), ("output", 0))
+OTHER = table({**HITS, ("input", 0): 6}, ("output", 1), ("input", 0))
 SCORES = {
     Evidence("norms", 0, "input"): Counts(10, 20, 9, 6),  # AER 50.0
     Evidence("norms", 1, "input"): Counts(10, 20, 9, 9),  # AER 40.0
     Evidence("norms", 1, "input", 2): Counts(10, 20, 10, 10),  # a head: AER 33.3
     Evidence("lrp", None, "output"): Counts(10, 20, 8, 7),  # AER 50.0
 }
-CHOICES = {"norms": Choice({"input": 0}, "input"), "lrp": Choice({"output": None}, "output")}
+CHOSEN = {"norms": [Evidence("norms", 0, "input")], "lrp": [Evidence("lrp", None, "output")]}
 COSTS = {
     "(forward pass)": [1.0, 2.0, 80.0],
     "norms": [1.25, 2.5, 90.4],
@@ -37,7 +37,7 @@ COSTS = {
 }
 FULL = ErrorTable(
     SCORES,
-    CHOICES,
+    CHOSEN,
     dict.fromkeys(SCORES, (0.4, 0.605)),
     {"norms": "argmax", "lrp": "argmax"},
     COSTS,
@@ -64,9 +64,9 @@ def test_several_models_say_how_many_of_them_choose_a_layer():
 
 
 def test_a_method_of_the_whole_model_has_a_column_and_no_mean():
-    whole = table({("output", None): 7}, Choice({"output": None}, "output"), "lrp")
+    whole = table({("output", None): 7}, ("output", None), method="lrp")
     assert whole.tables()["layers"].columns == ["method and step", "all"]
-    both = ErrorTable({**ONE.scores, **whole.scores}, {**ONE.choices, **whole.choices})
+    both = ErrorTable({**ONE.scores, **whole.scores}, {**ONE.chosen, **whole.chosen})
     layers = both.tables()["layers"]
     assert layers.columns == ["method and step", "1", "2", "all", "mean"]
     assert layers.rows[-1] == ["lrp, output", None, None, 30.0, None]
@@ -89,7 +89,7 @@ def test_methods_of_several_models():
     other = replace(
         FULL,
         scores={**SCORES, Evidence("norms", 0, "input"): Counts(10, 20, 10, 8)},
-        choices={**CHOICES, "norms": Choice({"input": 1}, "input")},
+        chosen={**CHOSEN, "norms": [Evidence("norms", 1, "input")]},
     )
     methods = together({"a": FULL, "b": other}, {}).tables()["methods"]
     assert methods.rows[0][:3] == ["norms", "1 input 1/2, 2 input 1/2", 45.0]
@@ -97,6 +97,6 @@ def test_methods_of_several_models():
 
 
 def test_models_that_nothing_is_known_of():
-    nothing = ErrorTable({Evidence(): Counts()}, {"norms": Choice({"input": 0}, "input")})
+    nothing = ErrorTable({Evidence(): Counts()}, {"norms": [Evidence("norms", 0, "input")]})
     assert nothing.findings == []
     assert together({"a.pt": nothing, "b.pt": nothing}, {}).tables()["cells"].rows[0][4] is None

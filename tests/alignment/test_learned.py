@@ -6,18 +6,23 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.combine import LinkModel
 from fairseq_normalign.alignment.learned import (
     CLUES,
     EXTERNAL,
     NEIGHBOURS,
+    NULL_OF_CLUES,
     Example,
     Group,
+    LearnedLinks,
+    best_null,
     learn_links,
     neighbours,
     position,
     punctuation,
     spelling,
 )
+from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.attention.extract import absolute, grow
 from fairseq_normalign.text.links import Gold
 
@@ -136,6 +141,14 @@ def test_a_null_is_chosen_that_leaves_words_without_translation_alone():
         examples.append(example._replace(target=target, shares=shares))
     model = learn_links(examples, [], two_models())
     assert language.aer([absolute(model(example)) for example in examples]) < 0.05
+
+
+def test_of_nulls_that_are_as_good_the_middle_one_is_taken():
+    """Evidence without doubt: the links are the same with all of them."""
+    language = Language((1.0,), pairs=20)
+    clues, lexicon = np.zeros(len(CLUES)), Lexicon()
+    sure = LearnedLinks(LinkModel(np.array([20.0]), 30.0), np.zeros(1), clues, lexicon, 0.0)
+    assert best_null(sure, language.examples) == NULL_OF_CLUES
 
 
 def test_what_knows_nothing_has_no_weight():

@@ -6,8 +6,8 @@ import pytest
 from fairseq_normalign import NormAligner
 from fairseq_normalign.alignment.aer import Counts, count, interval
 from fairseq_normalign.alignment.aligner import AlignOptions
+from fairseq_normalign.alignment.error_table import error_table
 from fairseq_normalign.alignment.layer_choice import FEW
-from fairseq_normalign.alignment.method_errors import error_table
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -39,7 +39,7 @@ def pairs(model) -> list:
 
 def one_by_one(model, golds, evidence: Evidence) -> np.ndarray:
     """The counts of each pair, of an alignment that is made for itself, (N, 4)."""
-    method, layer, step, head = evidence
+    method, layer, step, head, *_ = evidence
     aligner = NormAligner(
         model.forcing,
         model.reader,
@@ -69,9 +69,8 @@ def test_cells_are_what_single_alignments_score(model, gold):
 def test_layers_are_chosen_as_align_chooses_them(model, gold):
     table = error_table(model, pairs(model), gold, METHODS, options=AlignOptions())
     for method in METHODS:
-        choice = NormAligner(model.forcing, model.reader, method=method).choice(pairs(model))
-        assert table.choices[method][:2] == choice[:2]
-        assert table.choice(method) == (method, choice.layers[choice.step], choice.step, None)
+        chosen, _ = NormAligner(model.forcing, model.reader, method=method).chosen(pairs(model))
+        assert table.chosen[method] == chosen
 
 
 def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
@@ -84,5 +83,5 @@ def test_few_pairs_ask_the_validation_set(model, tmp_path, monkeypatch):
     table = error_table(
         model, pairs(model)[:1], GoldFile(str(path)), ["norms", "lrp"], options=AlignOptions()
     )
-    assert table.choices["norms"] == NormAligner(model.forcing, model.reader).choice(pairs(model))
-    assert table.choices["lrp"][:2] == ({"output": None}, "output")
+    chosen, _ = NormAligner(model.forcing, model.reader).chosen(pairs(model))
+    assert table.chosen == {"norms": chosen, "lrp": [Evidence("lrp", None, "output")]}

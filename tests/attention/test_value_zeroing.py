@@ -7,10 +7,9 @@ import torch
 import torch.nn.functional as F
 
 from fairseq_normalign import load
-from fairseq_normalign.attention.layer import feed_forward
+from fairseq_normalign.attention.layer import feed_forward, value_zeroing
 from fairseq_normalign.attention.methods import Batch, method_of
 from fairseq_normalign.attention.recorder import record_blocks, recorded_blocks
-from fairseq_normalign.attention.value_zeroing import value_zeroing
 from fairseq_normalign.host.attention_modules import head_width
 from tests.attention.test_recorder import MODELS, randomised
 from tests.conftest import build_model

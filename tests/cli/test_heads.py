@@ -62,7 +62,7 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         *("head", "relevance", "confidence", "entropy", "norm-confidence", "norm", "importance"),
         *("ablation", "AER %", "UAS %", "BLEU", "position share %", "rare-token share %"),
     ]
-    assert tables["heads"].columns == [*columns, "position", "roles"]
+    assert tables["heads"].columns == [*columns, "roles"]
     assert len(tables["heads"].rows) == 36
     assert re.search(
         r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE
@@ -99,17 +99,12 @@ def numbers(table):
 
 
 def test_a_treebank_of_its_own(corpus, checkpoint, text, capsys):
-    options = ["--conllu", corpus / "valid.src.conllu", "--conllu-apart", "--limit", 9]
+    options = ["--conllu", corpus / "valid.src.conllu", "--limit", 9]
     heads_here(corpus / "data-bin", checkpoint, *text, *options)
     assert re.search(r"sentences:9\|.*\|trees:40\|", capsys.readouterr().err)
 
 
 BAD = {
-    "other text": (
-        ["--conllu", "{corpus}/valid.src.conllu"],
-        r"valid\.src\.conllu:1: sentence 1 has the word .*; if it is of another one, add "
-        r"--conllu-apart",
-    ),
     "other frequencies": (
         ["--frequencies", "{tmp}/other"],
         "other: has 0% of its pieces and 0% of its words",

@@ -24,7 +24,6 @@ from fairseq_normalign.heads.loss_scores import ablated, losses, losses_without_
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, head_names
-from fairseq_normalign.host.lengths import skipped
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -249,14 +248,6 @@ def test_layers_before_an_ablated_head_are_not_run_again(task, pairs, options):
     for layer, module in enumerate(inner):
         again = sum(head.kind == "encoder" and head.layer <= layer for head in heads)
         assert ran.count(module) == 1 + again
-
-
-def test_pairs_that_are_skipped_are_not_among_the_n_of_ablation(forcing, pairs):
-    without = [skipped(pairs[1]), *pairs]
-    measured = profile(ready(forcing), without, ["ablation"], ablation=2)
-    assert measured.signature["ablation"] == 2
-    expected = scored(forcing, pairs[:2], "ablation")
-    assert measured.scores["ablation"] == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -2,13 +2,15 @@ import pytest
 import torch
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
 
 
 def build(sentence_avg: bool = False, **options) -> L0Criterion:
-    return L0Criterion(ToyTask(), sentence_avg, 0.1, **options)
+    return L0Criterion(
+        ToyTask(), L0CriterionConfig(sentence_avg=sentence_avg, label_smoothing=0.1, **options)
+    )
 
 
 @pytest.fixture
