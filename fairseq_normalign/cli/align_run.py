@@ -54,7 +54,7 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
     first = []
     if not args.interactive:  # or nobody could answer before many pairs have come
         first = list(islice(corpus.items, EXAMINED_PAIRS))
-        check_not_empty(len(first), corpus.names[0])
+        check_not_empty(len(first), corpus.name)
         models.reader.examine(first)
     signed = {"index": args.index} if args.index else {}  # which normalign aer reads
     if args.never_empty:

@@ -158,7 +158,7 @@ def read_files(args: Namespace) -> ProfileOptions:
     from fairseq_normalign.host.options import gold
     from fairseq_normalign.text.frequencies import read_frequencies
 
-    contents: dict[str, Any] = {"search": vars(args), "seed": args.seed}
+    contents: dict[str, Any] = {"search": vars(args)}
     if args.conllu:
         contents |= {"trees": read_trees(args), "trees_name": args.conllu}
     if args.gold:

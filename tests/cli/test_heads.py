@@ -56,7 +56,7 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         *("head", "relevance", "confidence", "entropy", "norm-confidence", "norm", "importance"),
         *("ablation", "AER %", "UAS %", "BLEU", "position share %", "rare-token share %"),
     ]
-    assert tables["heads"].columns == [*columns, "roles"]
+    assert tables["heads"].columns == [*columns, "position", "roles"]
     assert len(tables["heads"].rows) == 36
     assert re.search(
         r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE
