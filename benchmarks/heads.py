@@ -19,7 +19,7 @@ from fairseq_normalign.heads.loss_scores import losses, losses_without_each
 from fairseq_normalign.host.attention_modules import head_names
 from fairseq_normalign.host.pairs import text_pairs
 from fairseq_normalign.names import KINDS, Head
-from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 
 VARIANT = "transformer_normalign"
 BEAM, OUTPUT = 4, 30  # of generation: all models write as many tokens
@@ -44,7 +44,7 @@ def gated(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 25) -> Iterator[
             ),
             "gated": (
                 build_model(shape, task, VARIANT, gate_heads="all").train(),
-                L0Criterion(task, False, 0.1),
+                L0Criterion(task, L0CriterionConfig(sentence_avg=False, label_smoothing=0.1)),
             ),
         }
         tasks = {name: partial(training_step, *pair, sample) for name, pair in pairs.items()}

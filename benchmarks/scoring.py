@@ -102,8 +102,8 @@ def plain_symmetrize(forward: Path, reverse: Path) -> list[str]:
 
 
 def our_score(gold: Path, hypothesis: Path) -> tuple:
-    [score] = aer.score(GoldFile(gold, index=1), [LinkFile(hypothesis)])
-    return tuple(score.total)
+    [sentences] = aer.score(GoldFile(gold, index=1), [LinkFile(hypothesis)])
+    return tuple(aer.Counts.total(sentences))
 
 
 def our_symmetrize(forward: Path, reverse: Path) -> list[str]:

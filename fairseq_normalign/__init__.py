@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.aer import score_links
     from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
+    from fairseq_normalign.alignment.error_table import error_table
     from fairseq_normalign.alignment.loading import load
-    from fairseq_normalign.alignment.method_errors import error_table
     from fairseq_normalign.alignment.shift_att import ShiftAttAligner
     from fairseq_normalign.attention.alti import source_shares
     from fairseq_normalign.attention.lrp_rules import contributions
@@ -90,7 +90,7 @@ PLACES = {
     "check_terms": "text.labels",
     "compare": "heads.evaluation",
     "contributions": "attention.lrp_rules",
-    "error_table": "alignment.method_errors",
+    "error_table": "alignment.error_table",
     "load": "alignment.loading",
     "open_export": "results.export",
     "profile": "heads.profiling",

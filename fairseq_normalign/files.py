@@ -139,8 +139,6 @@ def _without_return(line: str, where: str) -> str:
 
 def _open(path: str | Path) -> io.BufferedIOBase:
     if str(path) == "-":
-        if sys.stdin is None or sys.stdin.closed:
-            raise InputError("<stdin>: is closed; name a file, or pipe text into the command")
         return open(sys.stdin.fileno(), "rb", closefd=False)
     if str(path).endswith(GZIP):
         return gzip.open(path)
@@ -191,18 +189,6 @@ class Unpacked(io.RawIOBase):
         super().close()
 
 
-def refuse_overwriting(output: str | Path, *inputs: str | Path | None) -> None:
-    """Raises InputError if the output is one of the inputs, also under another name.
-
-    Inputs that are None or stdin are passed over.
-    """
-    if is_stream(output):
-        return
-    for path in inputs:
-        if path is not None and str(path) != "-" and _same_file(output, path):
-            raise InputError(f"{output}: would overwrite the input {path}; choose another name")
-
-
 def _same_file(one: str | Path, other: str | Path) -> bool:
     with contextlib.suppress(OSError):
         return Path(one).samefile(other)
@@ -228,13 +214,9 @@ def _descriptor(path: str | Path) -> int | None:
     return int(match[1]) if match else NAMED_DESCRIPTORS.get(str(path))
 
 
-class Busy(InputError):
-    """Another run is writing the same output."""
-
-
 @contextlib.contextmanager
 def locked(target: Path, *, wait: float = WAIT, leave: bool = False) -> Iterator[None]:
-    """Holds the lock of an output; raises Busy if another run does.
+    """Holds the lock of an output; refuses it if another run does.
 
     Args:
         leave: the file of the lock stays; for folders that may be removed and made anew meanwhile.
@@ -247,7 +229,7 @@ def locked(target: Path, *, wait: float = WAIT, leave: bool = False) -> Iterator
     try:
         lock.acquire(timeout=wait, poll_interval=0.01)
     except Timeout:
-        raise Busy(f"{target}: another run is writing it; wait until it has ended") from None
+        raise InputError(f"{target}: another run is writing it; wait until it has ended") from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
@@ -264,7 +246,7 @@ def is_locked(target: Path) -> bool:
     try:
         with locked(target, leave=True):
             return False
-    except Busy:
+    except InputError:
         return True
 
 
@@ -364,15 +346,26 @@ def _replacing(path: str | Path) -> Iterator[IO[bytes]]:
             part.unlink(missing_ok=True)
 
 
-def refuse_unwritable(path: str | Path) -> None:
-    """Raises InputError if the folder is not there, or something that may not be replaced is."""
+def refuse_unwritable(path: str | Path, *inputs: str | Path | None) -> None:
+    """Raises InputError if an output cannot be written, or is one of the inputs.
+
+    Inputs that are None or stdin are passed over; streams take any output.
+    """
+    if is_stream(path):
+        return
     target = real_path(path)
+    reason = None
     if not target.parent.is_dir():
-        raise InputError(f"{path}: cannot be written: No such file or directory")
-    if target.is_dir():
-        raise InputError(f"{path}: cannot be written: Is a directory")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise InputError(f"{path}: cannot be written: Permission denied")
+        reason = errno.ENOENT
+    elif target.is_dir():
+        reason = errno.EISDIR
+    elif not all(os.access(place, os.W_OK) for place in (target.parent, target) if place.exists()):
+        reason = errno.EACCES
+    if reason is not None:
+        raise InputError(f"{path}: cannot be written: {os.strerror(reason)}")
+    for other in inputs:
+        if other is not None and str(other) != "-" and _same_file(path, other):
+            raise InputError(f"{path}: would overwrite the input {other}; choose another name")
 
 
 def new_file(path: Path, text: str) -> None:

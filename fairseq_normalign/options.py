@@ -1,6 +1,7 @@
-"""Options that are declared once: the fields of a dataclass.
+"""Options that are declared once: the fields of a dataclass, or the text of a help.
 
-They make the flags of a command, and the keywords of the Python API.
+Fields make the flags of a command, and the keywords of the Python API. What a command alone has is
+declared by ``declare``.
 
     @dataclass(frozen=True)
     class MixingOptions:
@@ -11,13 +12,17 @@ They make the flags of a command, and the keywords of the Python API.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Mapping
+import inspect
+import re
+from collections.abc import Callable, Collection
 from dataclasses import MISSING, Field, field, fields
 from typing import Any, TypeVar
 
 from fairseq_normalign.strict_json import decimal
 
 Options = TypeVar("Options")
+
+ENTRY = re.compile(r"\n {0,2}(?=\S)")  # between two options; help goes on at deeper indents
 
 # How translations are searched for, unless said otherwise, by fairseq's names.
 SEARCH = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.2, "max_len_b": 10}
@@ -69,32 +74,98 @@ def add_flags(
     Args:
         only: names of fields, if not all of them become flags.
     """
-    groups: dict[str, Any] = {"": parser}
     for own in _declared(options):
         if only and own.name not in only:
             continue
         title = own.metadata["group"]
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
         made = own.default_factory
         default = own.default if made is MISSING else made()
-        groups[title].add_argument(flag(own.name), default=default, **own.metadata["argument"])
+        argument = {**own.metadata["argument"], "default": default}
+        argument["help"] = _with_default(argument["help"], default)
+        group = group_of(parser, title) if title else parser
+        group.add_argument(flag(own.name), **argument)
 
 
-def add_table(group: Any, table: Mapping[str, Any]) -> None:
-    """Options by their flags.
+def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
+    """Adds the options of a command, which are written as its help shows them.
+
+        training: of the head
+          --epochs N = 6          at most: it stops when held-out pairs
+                                  get worse
+          --links FILE...         links of the text
+          --step input|output     which row of the decoder
+          --cpu                   use no GPU
+          -o --output FILE = required  the file to write
+
+    Two blanks stand before the help of an option, which may go on in lines that are indented
+    deeper. Behind a name stands what its value is: ``N`` a number from 1, ``K`` from 0, ``X`` from
+    0 to 1, another word in capitals any text; or all that it may be. ``...`` takes one value or
+    more, brackets none as well, and ``+`` a value each time that the option is named. The default
+    is None, of several values ``[]``. What has no name is a word of the command. A heading may have
+    a description behind a colon.
 
     Args:
-        table: the help of a switch; or, of an option with a value, what stands for it in help (or
-            all that it may be), help, and perhaps its type, default and number.
+        parser: or a group of it.
+        kinds: what turns the text of an option into a value, if its kind of value does not tell.
     """
-    for flags, entry in table.items():
-        if isinstance(entry, str):
-            group.add_argument(*flags.split(), action="store_true", help=entry)
+    group = parser
+    for entry in ENTRY.split(inspect.cleandoc(text)):
+        usage, _, help = entry.partition("  ")
+        if not help:
+            title, _, description = entry.partition(":")
+            group = group_of(parser, title, description.strip())
             continue
-        first = "metavar" if isinstance(entry[0], str) else "choices"
-        named = zip((first, "help", "type", "default", "nargs"), entry, strict=False)
-        group.add_argument(*flags.split(), **dict(named))
+        usage, _, default = usage.strip().partition(" = ")
+        names = [word for word in usage.split() if word.startswith("-")]
+        argument = _argument(*usage.split()[len(names) :])
+        if not names:
+            names = [argument["metavar"].lower()]
+        name = names[-1].strip("-").replace("-", "_")
+        if name in kinds:
+            argument["type"] = kinds[name]
+        if default == "required":
+            argument["required"] = True
+        elif default:
+            defaults = list(map(argument["type"], default.split()))
+            argument["default"] = defaults if "nargs" in argument else defaults[0]
+        help = re.sub(r"%(?!\()", "%%", " ".join(help.split()))
+        group.add_argument(*names, **argument, help=_with_default(help, argument.get("default")))
+
+
+def _argument(value: str = "") -> dict[str, Any]:
+    """What argparse is told of ``N``, ``FILE...``, ``this|that``, or of a switch."""
+    if not value:
+        return {"action": "store_true"}
+    if value.endswith("+"):
+        return {"action": "append", "default": [], "metavar": value.removesuffix("+")}
+    argument: dict[str, Any] = {"type": str}
+    name = value.strip("[].")
+    if value.endswith(("...", "...]")):
+        argument |= {"nargs": "*" if value.startswith("[") else "+", "default": []}
+    elif value.startswith("["):
+        argument["nargs"] = "?"
+    choices = name.split("|")
+    if choices[0].isdigit():
+        return argument | {"type": int, "choices": list(map(int, choices))}
+    if name.islower():
+        return argument | {"choices": choices}
+    return argument | {"metavar": name, "type": VALUES.get(name, str)}
+
+
+def _with_default(help: str, default: Any) -> str:
+    """Adds the default to a help text that does not state it."""
+    if default is None or default is False or default in ("", []) or "default" in help:
+        return help
+    words = default if isinstance(default, (list, tuple)) else [default]
+    return f"{help} (default: {' '.join(map(str, words))})"
+
+
+def group_of(parser: Any, title: str, description: str = "") -> Any:
+    """The group of options with a heading, which several may add to."""
+    for group in parser._action_groups:
+        if group.title == title:
+            return group
+    return parser.add_argument_group(title, description or None)
 
 
 def flag(name: str) -> str:
@@ -147,3 +218,6 @@ def share(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0 to 1")
     return value
+
+
+VALUES: dict[str, Callable[[str], Any]] = {"N": positive, "K": from_0, "X": share}  # of ``declare``

@@ -112,7 +112,7 @@ blocks() {
 }
 heads() {
   for text in de en talp; do head -n 200 "$TEXT.$text" > first.$text; done
-  local common="--relevance voita --ablation 200 --ablation-bleu 100 --gold first.talp --gold-index 1 --conllu-apart --lowercase"
+  local common="--relevance voita --ablation 200 --ablation-bleu 100 --gold first.talp --gold-index 1 --lowercase"
   normalign heads $(of deen first.de first.en) $common --conllu "$DATA"/ud/de_pud*.conllu
   normalign heads $(of ende first.en first.de) $common --reverse-gold --conllu "$DATA"/ud/en_pud*.conllu
 }

@@ -44,6 +44,8 @@ LINES = {  # that each command takes; CORPUS if it is not named, and takes a mod
     "convert": "model.pt --arch transformer_normalign -o converted.pt",
     "merge": "shards",
     "report": f"{CORPUS} -o out.html --include relevance.jsonl",
+    "order-heads": f"{CORPUS} -o ordered",
+    "shortlist": f"{CORPUS} -o lex",
     "prune": "--path model.pt --keep all --out pruned.pt",
 }
 VALUES = [

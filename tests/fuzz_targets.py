@@ -22,8 +22,7 @@ import torch
 
 from fairseq_normalign.alignment.bitext import count_bitext
 from fairseq_normalign.alignment.combine import LinkModel
-from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
-from fairseq_normalign.alignment.evidence import Weighted
+from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.learned import CLUES, Example, LearnedLinks
 from fairseq_normalign.alignment.lexicon import Lexicon
 from fairseq_normalign.alignment.signature import made_with
@@ -157,13 +156,13 @@ def learned() -> bytes:
     links = LinkModel(np.array([0.5, 1.0]), -0.5)
     bitext = count_bitext([(["a", "b"], ["c", "d"]), (["a"], ["c"])])
     model = LearnedLinks(links, np.zeros(2), np.full(len(CLUES), 0.5), lexicon, -4.0, bitext)
-    evidences = [Weighted(Evidence("norms", layer)) for layer in range(2)]
+    evidences = [Evidence("norms", layer) for layer in range(2)]
     decision = Decision("learned", evidences, model, 100, 0.5)
-    return Learned(decision, ["0123"], {"method": "norms"}).text().encode()
+    return learned_text(decision, ["0123"], {"method": "norms"}).encode()
 
 
 def read_learned_file(path: Path) -> Any:
-    model = read_learned(path).decision.model
+    model = read_learned(path)[0].model
     if model is None:
         return None
     shares = [np.full((2, 2), 0.5)] * len(model.link_weights)
@@ -231,13 +230,13 @@ def read_dictionary(path: Path) -> Any:
     return load(path.with_name("model.pt"), path.parent)
 
 
-def binarised(kind: str) -> list[bytes]:
+def binarised() -> list[bytes]:
     """Index and tokens of a side in one, with the length of the index before it."""
     from fairseq.data import indexed_dataset
 
     task = ToyTask()
     with tempfile.TemporaryDirectory() as folder:
-        builder = indexed_dataset.make_builder(f"{folder}/x.bin", kind, 34)
+        builder = indexed_dataset.make_builder(f"{folder}/x.bin", "mmap", 34)
         for line in ("w1 w2", "w3", "", "w4 w5 w6"):
             builder.add_item(task.source_dictionary.encode_line(line, add_if_not_exist=False))
         builder.finalize(f"{folder}/x.idx")
@@ -427,7 +426,7 @@ LIGHT = [
     Target("learned file", "deen.learned", [learned()], read_learned_file),
     Target("safetensors", "model.safetensors", [safetensors()], read_tensors),
     Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
-    Target("index", "index", [*binarised("mmap"), *binarised("cached")], read_binarised),
+    Target("index", "index", binarised(), read_binarised),
     Target("BPE codes", "codes", [b"#version: 0.2\nt h\nth e</w>\ns a\n"], read_codes),
     Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], read_fast_codes),
     Target("word pieces", "vocab.txt", [WORDPIECES.encode()], read_wordpieces),

@@ -137,6 +137,6 @@ def test_a_fresh_environment_installs_it(kind, request, tmp_path):
 
 
 def test_the_citation_names_this_version():
-    for name in ("CITATION.cff", "docs/citing.md"):
+    for name in ("CITATION.cff", "docs/index.md"):
         text = (CLONE / name).read_text(encoding="utf-8")
         assert re.search(rf"^ *version *[:=] *{{?{re.escape(__version__)}\b", text, re.MULTILINE)

@@ -18,7 +18,6 @@ from fairseq_normalign.files import (
     is_stream,
     new_file,
     read_lines,
-    refuse_overwriting,
     refuse_unwritable,
     whole_file,
 )
@@ -189,11 +188,11 @@ def test_an_output_that_is_an_input_is_refused(tmp_path, monkeypatch):
     os.link("in", "hard")
     for name in ("in", "./in", "link", "hard", str(tmp_path / "in")):
         with pytest.raises(InputError, match=r"would overwrite the input in; choose another"):
-            refuse_overwriting(name, None, "-", "in")
-    refuse_overwriting("out", "in", None, "-")
-    refuse_overwriting("/dev/null", "/dev/null")
+            refuse_unwritable(name, None, "-", "in")
+    refuse_unwritable("out", "in", None, "-")
+    refuse_unwritable("/dev/null", "/dev/null")
     with pytest.raises(InputError, match=r"would overwrite the input folder/\.\./out"):
-        refuse_overwriting("out", "folder/../out")
+        refuse_unwritable("out", "folder/../out")
 
 
 @pytest.mark.parametrize("content", ["a\n\u2028b\rc\n", "a\n\r\rb\r\n", "x\ny\r\r\n"])

@@ -23,7 +23,7 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.layers.statistics import StatisticsResult
 from fairseq_normalign.names import KINDS, Head
-from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.text.links import Gold
 from tests.conftest import ToyTask, build_model
@@ -132,7 +132,12 @@ def gate_results() -> dict:
         places = torch.arange(total, total + heads)
         projection.scaled_log_alpha.data = 4.0 - 0.35 * places
         total += heads
-    criterion = L0Criterion(task, False, 0.1, l0_lambda=0.2, l0_lambda_cross=0.1)
+    criterion = L0Criterion(
+        task,
+        L0CriterionConfig(
+            sentence_avg=False, label_smoothing=0.1, l0_lambda=0.2, l0_lambda_cross=0.1
+        ),
+    )
     penalty, logged = criterion.penalty(model)
     penalty.backward()
     uniform = torch.linspace(0.02, 0.98, 4)

@@ -68,6 +68,11 @@ class Counts(NamedTuple):
             return math.nan if math.isnan(self.precision + self.recall) else 0.0
         return 1 / (alpha / self.precision + (1 - alpha) / self.recall)
 
+    @classmethod
+    def total(cls, rows: np.ndarray) -> Counts:
+        """Those of a corpus, whose sentence pairs have the counts (N, 4)."""
+        return cls(*rows.sum(axis=0).tolist())
+
 
 def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else math.nan
@@ -81,7 +86,7 @@ def count(links: Set[Link], gold: Gold) -> Counts:
 
 
 def score_links(links: Iterable[Iterable[Link]], gold: Iterable[Gold]) -> Counts:
-    """The counts of a corpus: of links (source, target) from 0, and the gold of the same pairs.
+    """Scores links (source, target), from 0, against the gold of the same pairs.
 
     Examples:
         >>> score_links(aligner.align_many(pairs), GoldFile("test.talp", index=1)).aer
@@ -95,14 +100,6 @@ def score_links(links: Iterable[Iterable[Link]], gold: Iterable[Gold]) -> Counts
     return total
 
 
-class Score(NamedTuple):
-    """The counts of one system: the corpus, and each sentence pair, (N, 4)."""
-
-    name: str
-    total: Counts
-    sentences: np.ndarray
-
-
 LINES = {"all": (0, None), "odd": (0, None, 2), "even": (1, None, 2)}  # counted from 1
 
 
@@ -113,8 +110,10 @@ def score(
     lines: str = "all",
     beside: Sequence[Any] = (),
     watchers: Sequence[Callable[..., None]] = (),
-) -> list[Score]:
-    """Scores systems in one pass over the files; a sentence pair takes 32 bytes for each system.
+) -> list[np.ndarray]:
+    """The counts of each sentence pair, (N, 4), for each system, in one pass over the files.
+
+    A sentence pair takes 32 bytes for each system.
 
     Args:
         lines: which sentence pairs count, a name in ``LINES``: to choose options on one half and
@@ -132,11 +131,7 @@ def score(
             for watch in watchers:
                 watch(number, of_gold, columns)
             progress.update()
-    scores = []
-    for system, table in zip(systems, tables, strict=True):
-        rows = np.array(table, dtype=np.int64).reshape(-1, 4)
-        scores.append(Score(system.name, Counts(*rows.sum(axis=0).tolist()), rows))
-    return scores
+    return [np.array(table, dtype=np.int64).reshape(-1, 4) for table in tables]
 
 
 def aers(totals: np.ndarray) -> np.ndarray:

@@ -12,9 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_normalign.alignment.decision import Decision, Learned, read_learned
+from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import NONE, AlignOptions, Weighted, every_evidence
+from fairseq_normalign.alignment.evidence import (
+    NONE,
+    AlignOptions,
+    check_place,
+    every_evidence,
+)
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
@@ -23,12 +28,12 @@ from fairseq_normalign.alignment.layer_choice import (
 )
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links_of, row_shares
 from fairseq_normalign.attention.methods import full_spec, method_of
-from fairseq_normalign.attention.soft import Choice, Evidence, Soft
-from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.soft import Evidence, Soft
+from fairseq_normalign.attention.soft_alignments import share_matrices, soft_alignments
 from fairseq_normalign.attention.trained_head import fingerprint
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.host.batches import WINDOW, map_batches
+from fairseq_normalign.host.batches import WINDOW, Result, map_batches
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
@@ -66,12 +71,12 @@ class Aligner(ABC):
     def decide(
         self, pairs: Iterable[tuple[Text, Text]], *links: Iterable[Iterable[Link]]
     ) -> DecidedAligner:
-        """Decides or learns on the first of some pairs of texts."""
+        """An aligner that has chosen layers or learned weights on the first of these pairs."""
         return self.decide_on(*self.read(pairs), *links)[0]
 
     @abstractmethod
     def signature(self) -> dict[str, Any]:
-        """Every choice that moves AER, once nothing is open."""
+        """Every choice that changes AER, once layers and weights are decided."""
 
     def _settled(self, streams: Sequence[Iterable[Any]]) -> tuple[DecidedAligner, list]:
         """As :meth:`decide_on`; an aligner may remember what the first pairs decided."""
@@ -159,7 +164,7 @@ class OpenAligner(Aligner):
         """As :meth:`signature`, with everything decided."""
 
     def agreement_on(self, decision: Decision, first: Sequence[list[Any]]) -> float | None:
-        """How far source and target words of other pairs agree; warns if no more than by chance."""
+        """Agreement of words in other pairs; warns if it is no better than chance."""
         return None
 
     @property
@@ -185,7 +190,7 @@ class OpenAligner(Aligner):
         return decided, again
 
     def by(self, decision: Decision) -> DecidedAligner:
-        """The aligner with a decision that was stored; refuses one of other options or models."""
+        """The aligner with a stored decision, which must be of the same options and models."""
         fits = (
             decision.combine != NONE if self.combine == AUTO else self.combine == decision.combine
         )
@@ -193,26 +198,25 @@ class OpenAligner(Aligner):
             raise InputError(
                 f"learned with combine {decision.combine}, but the options give {self.combine}"
             )
-        for evidence, reverse, _ in decision.evidences:
-            self.models[reverse].check(evidence)
+        for evidence in decision.evidences:
+            self.models[evidence.reverse].check(evidence)
         return DecidedAligner(self, decision)
 
     def load_learned(self, path: str | Path) -> DecidedAligner:
         """The aligner with what a file keeps; refuses one of other models or options."""
-        learned = read_learned(path)
-        if learned.models != _fingerprints(self):
+        decision, models, stored = read_learned(path)
+        if models != _fingerprints(self):
             counts = {(1, 2): "a reverse model as well: add -r", (2, 1): "one model: leave out -r"}
-            models = len(self.models), len(learned.models)
-            advice = counts.get(models, "other models: name those, or another file")
+            both = len(self.models), len(models)
+            advice = counts.get(both, "other models: name those, or another file")
             raise InputError(f"{path}: learned with {advice}")
         try:
-            decided = self.by(learned.decision)
+            decided = self.by(decision)
             now = decided.signature()
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except DAMAGE:
-            raise InputError(f"{path}: damaged; remove it to learn again") from None
-        stored = learned.signature
+            raise InputError(f"{path}: damaged; name another file to learn again") from None
         for name in [*stored, *now]:
             value, given = stored.get(name, "none"), now.get(name, "none")
             if name != "extract" and value != given:
@@ -267,14 +271,14 @@ class DecidedAligner(Aligner):
     def signature(self) -> dict[str, Any]:
         return self.aligner.signature_by(self.decision)
 
-    def learned(self) -> Learned:
+    def learned(self) -> str:
         """What a learned file keeps."""
-        return Learned(self.decision, _fingerprints(self), self.signature())
+        return learned_text(self.decision, _fingerprints(self), self.signature())
 
     def save(self, path: str | Path) -> None:
         """Writes a learned file, for ``load(MODEL, learned=path)`` and ``align --learned``."""
         with whole_file(path) as file:
-            file.write(self.learned().text())
+            file.write(self.learned())
 
 
 def _fingerprints(aligner: Aligner) -> list[str]:
@@ -282,7 +286,7 @@ def _fingerprints(aligner: Aligner) -> list[str]:
 
 
 class NormAligner(OpenAligner):
-    """Aligns words by what a translation Transformer's source–target attention adds up.
+    """Aligns words by the source–target attention of one translation model, by default by norms.
 
     Examples:
         >>> aligner = NormAligner.from_checkpoint(
@@ -291,8 +295,8 @@ class NormAligner(OpenAligner):
         >>> aligner.align("das ist ein haus .", "this is a house .")
         [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
-    What ``auto`` leaves open is decided on the first pairs that are aligned, and stays so: later
-    pairs are aligned in the same way. ``decide(pairs)`` returns an aligner that knows its layer and
+    What is ``auto`` is chosen on the first pairs that are aligned, and then kept: later
+    pairs are aligned in the same way. ``decide(pairs)`` returns an aligner with this layer and
     step.
 
     Args:
@@ -309,8 +313,18 @@ class NormAligner(OpenAligner):
         if not forcing.layers_with_heads():
             raise InputError("the source–target attention has no heads left: nothing to align by")
         self.forcing, self.reader = forcing, reader
-        self.options = replace(options or AlignOptions(), **changes)
-        self.remembered = self._named()
+        self.options = options = replace(options or AlignOptions(), **changes)
+        # What the options name, from 0; None where they leave it open.
+        self.layer = self.head = None
+        if options.layer != AUTO:
+            self.layer = checked_layer(forcing, options.layer, options.head)
+        if options.head is not None:
+            self.head = options.head - 1
+        method = method_of(options.method)
+        step = options.step if len(method.steps) > 1 else method.steps[0]
+        if step != AUTO and (self.layer is not None or not method.layers):
+            named = Evidence(options.method, self.layer, step, self.head)
+            self.remembered = Decision(NONE, [named])
 
     @classmethod
     def from_checkpoint(
@@ -356,60 +370,41 @@ class NormAligner(OpenAligner):
         """``de-en``, for messages."""
         return "-".join(map(str, languages_of(self.reader.task)))
 
-    def _named(self) -> Decision | None:
-        """What the options name, checked against the model; None if they leave something open."""
-        method = self.options.method
-        layer = self._named_layer()
-        steps = method_of(method).steps
-        step = steps[0] if len(steps) == 1 else self.options.step
-        if step == AUTO or (layer is None and method_of(method).layers):
-            return None
-        return Decision(NONE, [Weighted(Evidence(method, layer, step, self._named_head()))])
-
-    def _named_layer(self) -> int | None:
-        """The layer that the options name, from 0."""
-        if self.options.layer == AUTO:
-            return None
-        return checked_layer(self.forcing, self.options.layer, self.options.head)
-
-    def _named_head(self) -> int | None:
-        """The head of that layer that the options name, from 0."""
-        return None if self.options.head is None else int(self.options.head) - 1
-
     def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
         (pairs,) = decisive_samples([self], first)
         return self.decision_by(pairs)
 
     def decision_by(self, pairs: Sequence[Pair]) -> Decision:
         """What some pairs decide, be they many or few."""
-        choice = self.choice(pairs)
-        step = choice.step if self.options.step == AUTO else self.options.step
-        evidence = Evidence(self.options.method, choice.layers[step], step, self._named_head())
-        return Decision(NONE, [Weighted(evidence)], None, len(pairs), choice.agreement)
+        chosen, agreement = self.chosen(pairs)
+        fitting = [place for place in chosen if self.options.step in (place.step, AUTO)]
+        return Decision(NONE, fitting[:1], None, len(pairs), agreement)
 
-    def choice(self, pairs: Sequence[Pair]) -> Choice:
-        """The best layer and step, among those that the options leave open, without gold."""
+    def chosen(self, pairs: Sequence[Pair]) -> tuple[list[Evidence], float]:
+        """The best layer for each step, without gold, the better step first.
+
+        Only layers that the options leave open are looked at. The number says how far source and
+        target words agree there, above chance.
+        """
         candidates = every_evidence(self.forcing, [self.options.method], heads=False)
-        layer, head = self._named_layer(), self._named_head()
-        if layer is not None:
-            of_layer = [evidence for evidence in candidates if evidence.layer == layer]
-            candidates = [evidence._replace(head=head) for evidence in of_layer]
+        if self.layer is not None:
+            of_layer = [evidence for evidence in candidates if evidence.layer == self.layer]
+            candidates = [evidence._replace(head=self.head) for evidence in of_layer]
         vote = LayerVote(candidates, null=self.options.null)
         with bar("choosing a layer", total=len(pairs)) as shown:
             for softs in self.evidences_many(pairs, candidates, progress=shown.update):
                 vote.add(softs)
-        choice = vote.choice()
-        warn_of_noise(choice.agreement, len(pairs), self.languages)
-        return choice
+        chosen = vote.chosen()
+        agreement = vote.agreement_of(chosen[0])
+        warn_of_noise(agreement, len(pairs), self.languages)
+        return chosen, agreement
 
     def check(self, evidence: Evidence) -> None:
         """Refuses an evidence that the model does not have."""
-        name, layer, step, head = evidence
-        method = method_of(name)
-        if step not in method.steps or (layer is not None) != method.layers:
-            raise InputError(f"method {name} has no layer {layer} at step {step}")
+        layer, head = evidence.numbers
+        check_place(evidence.method, layer is not None, evidence.step)
         if layer is not None:
-            checked_layer(self.forcing, layer + 1, None if head is None else head + 1)
+            checked_layer(self.forcing, layer, head)
 
     def run_by(
         self,
@@ -430,13 +425,28 @@ class NormAligner(OpenAligner):
         """Several soft alignments of each pair from one forward pass."""
         rule_of = self.options.rule_of
         by_pieces = [place for place in evidences if rule_of(place.method) == PIECE_ARGMAX]
-        run = partial(
-            soft_alignments,
-            self.forcing,
-            evidences=evidences,
-            merges=self.options.merges,
-            keep_pieces=by_pieces,
-        )
+        run = partial(soft_alignments, keep_pieces=by_pieces)
+        return self._by_pair(run, pairs, evidences, progress)
+
+    def shares_many(
+        self,
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        *,
+        progress: Progress | None = None,
+    ) -> Iterator[np.ndarray]:
+        """The same as shares of what each target word takes, (E, T, S) for each pair."""
+        run = partial(share_matrices, null=self.options.null)
+        return self._by_pair(run, pairs, evidences, progress)
+
+    def _by_pair(
+        self,
+        compute: Callable[..., Iterator[Result]],
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        progress: Progress | None,
+    ) -> Iterator[Result]:
+        run = partial(compute, self.forcing, evidences=evidences, merges=self.options.merges)
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
         return map_batches(
@@ -466,14 +476,14 @@ class NormAligner(OpenAligner):
         return soft.null if self.options.null else None
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
-        method, layer, step, head = decision.evidence
-        options = self.options
-        open_step = options.step == AUTO and len(method_of(method).steps) > 1
+        evidence, options = decision.evidence, self.options
+        layer, head = evidence.numbers
+        open_step = options.step == AUTO and len(method_of(evidence.method).steps) > 1
         return {
-            "method": full_spec(method),
-            "layer": "all" if layer is None else _marked(options.layer == AUTO, layer + 1),
-            "head": "all" if head is None else head + 1,
-            "step": _marked(open_step, step),
+            "method": full_spec(evidence.method),
+            "layer": _marked(options.layer == AUTO, layer) if layer else "all",
+            "head": head or "all",
+            "step": _marked(open_step, evidence.step),
             **options.extraction(),
         }
 

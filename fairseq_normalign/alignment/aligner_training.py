@@ -5,13 +5,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import partial
 from os import SEEK_END
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.alignment.combine import link_matrix
@@ -59,79 +59,19 @@ class TrainingOptions:
     batch_tokens: int = 2000
 
 
-class Epoch(NamedTuple):
-    """How far training is: nats for each row that counts, by its weight."""
+class Corpus:
+    """What an alignment head reads of pairs, and what that is linked to.
 
-    number: int  # from 1
-    loss: float
-    held_out: float
-
-
-class Labels(NamedTuple):
-    """What the rows of a pair are linked to: (T, S), and what each row counts: (T,)."""
-
-    links: np.ndarray
-    weights: np.ndarray
-
-
-class Example(NamedTuple):
-    """A batch to learn from, or to measure the loss of."""
-
-    states: HeadStates
-    links: Tensor  # (B, T, S)
-    weights: Tensor  # (B, T)
-
-
-class StateStore:
-    """What an alignment head reads of each pair: written once, read in each epoch.
-
-    It is a temporary file, in half precision, so that memory stays small. The file has no name: it
-    is gone when the store is, whatever happens.
+    States are written once and read in each epoch: to a temporary file, in half precision, so that
+    memory stays small. The file has no name: it is gone when the corpus is, whatever happens.
     """
 
     def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the store)
-        # By number: where the queries of a pair begin, in bytes, and the shapes (T, Q) and (S, K).
-        self.places: dict[int, tuple[int, torch.Size, torch.Size]] = {}
-
-    def add(self, number: int, queries: Tensor, keys: Tensor) -> None:
-        """Stores the states (T, Q) and (S, K) of the pair that has this number."""
-        self.places[number] = self.file.seek(0, SEEK_END), queries.shape, keys.shape
-        try:
-            for states in (queries, keys):
-                self.file.write(states.half().cpu().numpy().tobytes())
-        except OSError as error:
-            raise InputError(
-                f"{tempfile.gettempdir()}: the states of {len(self.places)} pairs fill it "
-                f"({error.strerror}); expected fewer pairs, or another folder by TMPDIR"
-            ) from None
-
-    def batch(self, numbers: Sequence[int]) -> HeadStates:
-        """The states of some pairs, padded on the right."""
-        queries, keys = [], []
-        for number in numbers:
-            start, of_queries, of_keys = self.places[number]
-            self.file.seek(start)
-            queries.append(self._read(of_queries))
-            keys.append(self._read(of_keys))
-        lengths = torch.tensor([len(of_pair) for of_pair in keys])
-        padding = torch.arange(int(lengths.max())) >= lengths.unsqueeze(1)
-        return HeadStates(
-            pad_sequence(queries, batch_first=True), pad_sequence(keys, batch_first=True), padding
-        )
-
-    def _read(self, shape: torch.Size) -> Tensor:
-        """The next states in the file."""
-        numbers = np.frombuffer(self.file.read(2 * prod(shape)), np.float16)
-        return torch.from_numpy(numbers.reshape(shape).astype(np.float32))
-
-
-class Corpus:
-    """The states of pairs, stored, and what they are linked to."""
-
-    def __init__(self) -> None:
-        self.states = StateStore()
-        self.labels: dict[int, Labels] = {}
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the corpus)
+        self.widths = (0, 0)  # Q and K
+        self.starts: dict[int, int] = {}  # where the states of a pair begin, in bytes
+        # By the number of the pair: links of its rows, (T, S), and what each row counts, (T,).
+        self.labels: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     @classmethod
     def read(
@@ -157,40 +97,56 @@ class Corpus:
             queries, keys, _ = head_states(forcing, list(known.values()))
             for place, (number, (source, target, *_)) in enumerate(known.items()):
                 states = queries[place, : len(target.tokens)], keys[place, : len(source.tokens)]
-                corpus.states.add(number, *states)
+                corpus.add(number, *states)
                 shape = (len(target.text), len(source.text))
                 of_words = link_matrix(links[number], shape, known[number].where)
                 labels = row_labels(of_words, source.words, target.words, null_weight=null_weight)
                 corpus.labels[number] = labels
         return corpus
 
-    @property
-    def widths(self) -> tuple[int, int]:
-        """Those of queries, with their neighbours, and keys."""
-        _, queries, keys = next(iter(self.states.places.values()))
-        return 3 * queries[1], keys[1]
+    def add(self, number: int, queries: Tensor, keys: Tensor) -> None:
+        """Stores the states (T, Q) and (S, K) of the pair that has this number."""
+        self.starts[number] = self.file.seek(0, SEEK_END)
+        self.widths = queries.shape[-1], keys.shape[-1]
+        try:
+            for states in (queries, keys):
+                self.file.write(states.half().cpu().numpy().tobytes())
+        except OSError as error:
+            raise InputError(
+                f"{tempfile.gettempdir()}: the states of {len(self.starts)} pairs fill it "
+                f"({error.strerror}); expected fewer pairs, or another folder by TMPDIR"
+            ) from None
+
+    def batch(self, numbers: Sequence[int]) -> tuple[HeadStates, Tensor, Tensor]:
+        """States of some pairs, links (B, T, S) and what rows count (B, T), padded on the right."""
+        columns = max(self.labels[number][0].shape[1] for number in numbers)
+        queries, keys, padding, links, weights = [], [], [], [], []
+        for number in numbers:
+            of_links, of_weights = map(torch.from_numpy, self.labels[number])
+            targets, sources = of_links.shape
+            self.file.seek(self.starts[number])
+            queries.append(self._read(targets, self.widths[0]))
+            keys.append(self._read(sources, self.widths[1]))
+            padding.append(torch.arange(columns) >= sources)
+            links.append(functional.pad(of_links, (0, columns - sources)))
+            weights.append(of_weights)
+        pad = partial(pad_sequence, batch_first=True)
+        return HeadStates(pad(queries), pad(keys), torch.stack(padding)), pad(links), pad(weights)
+
+    def _read(self, tokens: int, width: int) -> Tensor:
+        """The next states in the file."""
+        stored = np.frombuffer(self.file.read(2 * tokens * width), np.float16)
+        return torch.from_numpy(stored.reshape(tokens, width).astype(np.float32))
 
     def batches(self, numbers: Sequence[int], max_tokens: int) -> list[list[int]]:
         """Pairs of similar length together."""
-        lengths = [max(self.labels[number].links.shape) for number in numbers]
+        lengths = [max(self.labels[number][0].shape) for number in numbers]
         return [[numbers[place] for place in batch] for batch in batches(lengths, max_tokens)]
-
-    def example(self, numbers: Sequence[int]) -> Example:
-        states = self.states.batch(numbers)
-        rows, columns = states.queries.shape[1], states.keys.shape[1]
-        links = torch.zeros(len(numbers), rows, columns, dtype=torch.bool)
-        weights = torch.zeros(len(numbers), rows)
-        for place, number in enumerate(numbers):
-            labels = self.labels[number]
-            targets, sources = labels.links.shape
-            links[place, :targets, :sources] = torch.from_numpy(labels.links)
-            weights[place, :targets] = torch.from_numpy(labels.weights)
-        return Example(states, links, weights)
 
 
 def row_labels(
     links: np.ndarray, source_ids: Sequence[int], target_ids: Sequence[int], *, null_weight: float
-) -> Labels:
+) -> tuple[np.ndarray, np.ndarray]:
     """Links of words → links of the decoder's rows, each row being that of the token it reads.
 
     Row t reads token t − 1; row 0 reads what starts a sentence. Every piece of a word is linked to
@@ -203,6 +159,9 @@ def row_labels(
         target_ids: the word of each target token, -1 for marks; the last one is a mark.
         null_weight: what a row counts whose word has no links. Others count 1; rows that read a
             mark, or whose links are to words without tokens, count 0.
+
+    Returns:
+        (T, S), and what each row counts, (T,).
     """
     of_words = np.pad(links.astype(bool), (0, 1))  # the last row and column are marks
     unlinked = ~of_words.any(axis=1)
@@ -211,7 +170,7 @@ def row_labels(
     weights[-1] = 0
     rows = np.array([-1, *target_ids[:-1]])
     labels = of_words[rows][:, np.array(source_ids)]
-    return Labels(labels, (weights[rows] * labels.any(axis=1)).astype(np.float32))
+    return labels, (weights[rows] * labels.any(axis=1)).astype(np.float32)
 
 
 def train_head(
@@ -219,37 +178,43 @@ def train_head(
     options: TrainingOptions,
     *,
     progress: Callable[[int, float], object] = lambda pairs, loss: None,
-) -> tuple[AlignmentHead, list[Epoch]]:
+) -> tuple[AlignmentHead, list[tuple[float, float]]]:
     """The head with the least loss on held-out pairs, and how each epoch went.
 
     Args:
         progress: called with the number of pairs that were learned from, and their loss.
+
+    Returns:
+        The head; and for each epoch its loss, and that on held-out pairs, in nats for each row
+        that counts, by its weight.
     """
     rng = np.random.default_rng(options.seed)
     learned, held_out = _split(sorted(corpus.labels), options.held_out, rng)
     generator = torch.Generator().manual_seed(options.seed)
-    head = AlignmentHead.random(*corpus.widths, width=options.width, generator=generator)
+    queries, keys = corpus.widths
+    # Three states for each query: its neighbours are read as well.
+    head = AlignmentHead.random(3 * queries, keys, width=options.width, generator=generator)
     learned_batches = corpus.batches(learned, options.batch_tokens)
     held_out_batches = corpus.batches(held_out, options.batch_tokens)
     total, done = options.epochs * len(learned_batches), 0
     optimizer = torch.optim.Adam([part.requires_grad_() for part in head])
-    best, history = head, [Epoch(0, float("nan"), _loss(corpus, head, held_out_batches))]
-    for number in range(1, options.epochs + 1):
+    best, least = head, _mean_loss(corpus, head, held_out_batches)
+    history: list[tuple[float, float]] = []
+    for _ in range(options.epochs):
         losses = []
         for place in rng.permutation(len(learned_batches)):
             batch = learned_batches[place]
             optimizer.param_groups[0]["lr"] = _rate(options, done, total)
-            loss = _update(head, optimizer, corpus.example(batch), options.dropout, generator)
+            loss = _update(head, optimizer, corpus.batch(batch), options.dropout, generator)
             losses.append(loss)
             progress(len(batch), loss)
             done += 1
-        epoch = Epoch(number, float(np.mean(losses)), _loss(corpus, head, held_out_batches))
-        is_worse = epoch.held_out >= min(past.held_out for past in history)
-        history.append(epoch)
-        if is_worse:
+        held_out_loss = _mean_loss(corpus, head, held_out_batches)
+        history.append((float(np.mean(losses)), held_out_loss))
+        if held_out_loss >= least:
             break
-        best = AlignmentHead(*[part.detach().clone() for part in head])
-    return best, history[1:]
+        best, least = AlignmentHead(*[part.detach().clone() for part in head]), held_out_loss
+    return best, history
 
 
 def held_out_size(pairs: int, share: float) -> int:
@@ -279,16 +244,15 @@ def _rate(options: TrainingOptions, done: int, total: int) -> float:
 def _update(
     head: AlignmentHead,
     optimizer: torch.optim.Optimizer,
-    example: Example,
+    batch: tuple[HeadStates, Tensor, Tensor],
     dropout: float,
     generator: torch.Generator,
 ) -> float:
     """One update; returns the loss before it."""
-    states = example.states
-    queries = with_neighbours(_dropped(states.queries, dropout, generator))
-    keys = _dropped(states.keys, dropout, generator)
-    shares = log_shares(head, queries, keys, states.padding)
-    loss = link_loss(shares, example.links, example.weights)
+    (queries, keys, padding), links, weights = batch
+    queries = with_neighbours(_dropped(queries, dropout, generator))
+    keys = _dropped(keys, dropout, generator)
+    loss = link_loss(log_shares(head, queries, keys, padding), links, weights)
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -303,12 +267,12 @@ def _dropped(states: Tensor, rate: float, generator: torch.Generator) -> Tensor:
     return states * kept / (1 - rate)
 
 
-def _loss(corpus: Corpus, head: AlignmentHead, numbers: Sequence[Sequence[int]]) -> float:
+def _mean_loss(corpus: Corpus, head: AlignmentHead, numbers: Sequence[Sequence[int]]) -> float:
     """The loss on some batches, each row by its weight."""
     total = weight = 0.0
     with torch.no_grad():
         for batch in numbers:
-            (queries, keys, padding), links, weights = corpus.example(batch)
+            (queries, keys, padding), links, weights = corpus.batch(batch)
             shares = log_shares(head, with_neighbours(queries), keys, padding)
             of_batch = float(weights.sum())
             total += of_batch * float(link_loss(shares, links, weights))

@@ -10,7 +10,6 @@ from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Gold, Link
 
-KINDS = ("distance", "length", "source-frequency", "target-frequency")
 FREQUENCIES = (0, 1, 10, 100, 1000, 10000)
 FROM = {  # where each band begins
     "distance": (0, 1, 2, 4, 8, 16),
@@ -18,6 +17,7 @@ FROM = {  # where each band begins
     "source-frequency": FREQUENCIES,
     "target-frequency": FREQUENCIES,
 }
+KINDS = tuple(FROM)
 
 
 class Breakdown:
@@ -47,16 +47,15 @@ class Breakdown:
             for link in gold.possible:
                 totals[self._band(link, *texts)] += Counts(sure=link in gold.sure)
 
-    def _band(self, link: Link, source: Sequence[str] = (), target: Sequence[str] = ()) -> int:
+    def _band(self, link: Link, *texts: Sequence[str]) -> int:
         """The number of a link's band."""
         if self.kind == "distance":
             value = abs(link[0] - link[1])
         elif self.kind == "length":
-            value = len(source)
-        elif self.kind == "source-frequency":
-            value = self.frequencies[source[link[0]]]
+            value = len(texts[0])
         else:
-            value = self.frequencies[target[link[1]]]
+            side = ("source-frequency", "target-frequency").index(self.kind)
+            value = self.frequencies[texts[side][link[side]]]
         return bisect(FROM[self.kind], value) - 1
 
     def table(self, system: int) -> dict[str, Counts]:
@@ -73,28 +72,29 @@ def _label(starts: Sequence[int], band: int) -> str:
     return str(start) if last == start else f"{start}–{last}"
 
 
-class BoundsCheck:
-    """A watcher that refuses links outside the sentence.
+def check_bounds(
+    names: Sequence[str],
+    source: str | None,
+    target: str | None,
+    number: int,
+    gold: Gold,
+    columns: Sequence,
+) -> None:
+    """A watcher that refuses links outside the sentence: the text is not the one that was aligned.
 
-    Where there are any, the text is not the text that was aligned.
+    Args:
+        names: of the files of links, gold first.
+        source: the file of the source text, if it is read.
+        target: the same of the target.
     """
-
-    def __init__(
-        self, names: Sequence[str], source_name: str | None, target_name: str | None
-    ) -> None:
-        self.names = names  # gold first, then the systems
-        texts = enumerate((source_name, target_name))
-        self.texts = [(side, name) for side, name in texts if name]
-
-    def __call__(self, number: int, gold: Gold, columns: Sequence) -> None:
-        systems = len(self.names) - 1
-        all_links = [gold.possible, *columns[:systems]]
-        for name, links in zip(self.names, all_links, strict=True):
-            for (side, text), words in zip(self.texts, columns[systems:], strict=True):
-                last = max((link[side] for link in links), default=-1)
-                if last >= len(words):
-                    raise InputError(
-                        f"{name}:{number}: links word {last + 1} of {len(words)} in "
-                        f"{text}:{number}; is this the tokenised text that was aligned, and are "
-                        "index and order of the links right?"
-                    )
+    systems = len(names) - 1
+    texts = [(side, name) for side, name in enumerate((source, target)) if name]
+    for name, links in zip(names, [gold.possible, *columns[:systems]], strict=True):
+        for (side, text), words in zip(texts, columns[systems:], strict=True):
+            last = max((link[side] for link in links), default=-1)
+            if last >= len(words):
+                raise InputError(
+                    f"{name}:{number}: links word {last + 1} of {len(words)} in {text}:{number}; "
+                    "is this the tokenised text that was aligned, and are index and order of the "
+                    "links right?"
+                )

@@ -19,7 +19,7 @@ import numpy as np
 from fairseq_normalign.alignment.aer import count
 from fairseq_normalign.alignment.combine import link_matrix
 from fairseq_normalign.attention.extract import row_shares
-from fairseq_normalign.attention.soft import Evidence, Soft
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Gold, Link, LinkFile
 
@@ -85,9 +85,10 @@ class System:
     def as_json(self) -> dict[str, Any]:
         """All but what is packed; layers and heads count from 1."""
         places = []
-        for method, layer, step, head in self.evidences:
-            place = {"method": method, "layer": None if layer is None else layer + 1}
-            places.append({**place, "head": None if head is None else head + 1, "step": step})
+        for evidence in self.evidences:
+            layer, head = evidence.numbers
+            place = {"method": evidence.method, "layer": layer, "head": head}
+            places.append({**place, "step": evidence.step})
         return {
             "name": self.name,
             "languages": list(self.languages),
@@ -124,16 +125,6 @@ class Browser:
             for place, text in enumerate(system.packed[: len(self.pairs)]):
                 texts[f"soft-{number}-{place}"] = text
         return texts
-
-
-def shares_of(soft: Soft, *, null: bool) -> np.ndarray:
-    """What each target word takes, as shares of its row: source words, then </s>; (T, S+1).
-
-    Args:
-        null: whether </s> takes part; it has no share otherwise.
-    """
-    of_eos = soft.null if null else np.zeros_like(soft.null)
-    return row_shares(np.column_stack([soft.words, of_eos]))
 
 
 def rounded(shares: np.ndarray, links: Iterable[Link], *, of_head: bool) -> np.ndarray:

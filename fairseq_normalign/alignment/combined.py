@@ -7,7 +7,8 @@ aligners.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat, tee, zip_longest
+from itertools import chain, compress, repeat, tee, zip_longest
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,6 @@ from fairseq_normalign.alignment.evidence import (
     AUTO,
     COMBINATIONS,
     LEARNED,
-    Weighted,
     every_evidence,
 )
 from fairseq_normalign.alignment.layer_choice import (
@@ -32,7 +32,7 @@ from fairseq_normalign.alignment.layer_choice import (
     warn_of_noise,
 )
 from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
-from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax
+from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax, values_of
 from fairseq_normalign.attention.methods import full_spec
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -57,7 +57,7 @@ WARNINGS = {  # of few pairs
 
 
 class CombinedAligner(OpenAligner):
-    """Aligns words by all that one model, or two models of opposite directions, know.
+    """Aligns words by all soft alignments of one model, or of two models of opposite directions.
 
     Layers are chosen and the model is learned on the first pairs, so it needs a corpus, or a
     validation set, rather than a sentence; once that is done, further calls use what was found.
@@ -71,15 +71,15 @@ class CombinedAligner(OpenAligner):
             ``learned``: the probability of a link given all evidences and what the corpus says,
             learned without gold on the first pairs (see ``alignment.learned``); or ``auto``:
             ``learned`` on 100 pairs or more, else ``product``.
-        evidences: which; by default the layers chosen for both steps for a mean, and every layer
-            and head at both steps for ``learned``.
+        evidences: the soft alignments to combine; by default every layer and head at both steps
+            for ``learned``, and the layers chosen for both steps for a mean.
         extract: how links are taken from the combined matrix, by default ``relative`` of a mean and
             ``absolute`` of what was learned.
         links: how many streams of links of other aligners there are; for ``learned`` only.
         learn_pairs: in how many of the first pairs the lexicon is counted.
         bitext: files of further translated text to learn from, of source and of target, or one of
             lines ``source ||| target``; for ``learned`` only.
-        corpus: the files that are aligned, which count as well; alone, if they are large.
+        corpus: the files that are aligned; if they are large, they serve as bitext, too.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CombinedAligner(OpenAligner):
         backward: NormAligner | None = None,
         *,
         combine: str = LEARNED,
-        evidences: Sequence[Weighted] | None = None,
+        evidences: Sequence[Evidence] | None = None,
         extract: str | None = None,
         links: int = 0,
         learn_pairs: int = LEARN_PAIRS,
@@ -122,15 +122,15 @@ class CombinedAligner(OpenAligner):
     def models(self) -> Sequence[NormAligner]:
         return self.aligners
 
-    def _checked(self, evidences: Sequence[Weighted]) -> list[Weighted]:
+    def _checked(self, evidences: Sequence[Evidence]) -> list[Evidence]:
         """Evidences that the models have, those of the reverse model last."""
-        if not any(weighted.weight for weighted in evidences):
+        if not any(evidence.weight for evidence in evidences):
             raise InputError("the evidences have weight 0; expected one of them to count")
-        for evidence, reverse, _ in evidences:
-            if reverse and len(self.aligners) == 1:
+        for evidence in evidences:
+            if evidence.reverse and len(self.aligners) == 1:
                 raise InputError("an evidence of the reverse model, but there is no reverse model")
-            self.aligners[reverse].check(evidence)
-        return sorted(evidences, key=lambda weighted: weighted.reverse)
+            self.aligners[evidence.reverse].check(evidence)
+        return sorted(evidences, key=attrgetter("reverse"))
 
     def decision_on(self, first: Sequence[list[Any]]) -> Decision:
         start = [pairs[:SAMPLE] for pairs in first]
@@ -162,21 +162,21 @@ class CombinedAligner(OpenAligner):
         sample = list(filter(_says_something, self._examples(first, decision.evidences, None)))
         return self._agreement(sample, decision.evidences)
 
-    def _agreement(self, sample: Sequence[Example], evidences: Sequence[Weighted]) -> float:
+    def _agreement(self, sample: Sequence[Example], evidences: Sequence[Evidence]) -> float:
         """That of the model whose words agree least, each by its best layer."""
         of_models: dict[bool, list[float]] = {}
-        for place, (evidence, reverse, _) in enumerate(evidences):
+        for place, evidence in enumerate(evidences):
             if evidence.head is None:
-                of_models.setdefault(reverse, []).append(_mutual_agreement(sample, place))
+                of_models.setdefault(evidence.reverse, []).append(_mutual_agreement(sample, place))
         for reverse, agreements in of_models.items():
             warn_of_noise(max(agreements), len(sample), self.aligners[reverse].languages)
         return min(map(max, of_models.values()), default=1.0)
 
-    def _groups(self, evidences: Sequence[Weighted]) -> list[Group]:
+    def _groups(self, evidences: Sequence[Evidence]) -> list[Group]:
         """The evidences by model and step; then each file of links."""
         places: dict[tuple[str, str], list[int]] = {}
-        for place, (evidence, reverse, _) in enumerate(evidences):
-            model = "backward" if reverse else "forward"
+        for place, evidence in enumerate(evidences):
+            model = "backward" if evidence.reverse else "forward"
             places.setdefault((model, evidence.step), []).append(place)
         groups = [Group(*kind, tuple(of_group)) for kind, of_group in places.items()]
         for number in range(self.link_streams):
@@ -189,19 +189,17 @@ class CombinedAligner(OpenAligner):
         agreed = []
         least = 1.0
         for place, (aligner, pairs) in enumerate(zip(self.aligners, samples, strict=True)):
-            choice = aligner.choice(pairs)
-            least = min(least, choice.agreement)
-            for step, layer in choice.layers.items():
-                evidence = Evidence(aligner.options.method, layer, step)
-                agreed.append(Weighted(evidence, reverse=bool(place)))
+            chosen, agreement = aligner.chosen(pairs)
+            least = min(least, agreement)
+            agreed += [evidence._replace(reverse=bool(place)) for evidence in chosen]
         return Decision(combine, self.evidences or agreed, None, len(samples[0]), least)
 
-    def every_evidence(self) -> list[Weighted]:
+    def every_evidence(self) -> list[Evidence]:
         """Every layer as a whole and every head, at every step, of every model."""
         evidences = []
         for place, aligner in enumerate(self.aligners):
             for evidence in every_evidence(aligner.forcing, [aligner.options.method], heads=True):
-                evidences.append(Weighted(evidence, reverse=bool(place)))
+                evidences.append(evidence._replace(reverse=bool(place)))
         return evidences
 
     def run_by(
@@ -211,11 +209,16 @@ class CombinedAligner(OpenAligner):
         progress: Progress | None,
     ) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
-        weights = [weighted.weight for weighted in decision.evidences]
-        bitext = decision.model and decision.model.bitext
-        for example in self._examples(streams, decision.evidences, progress, bitext):
-            if decision.model is not None:
-                matrix = decision.model(example)
+        evidences, model = decision.evidences, decision.model
+        weights = [evidence.weight for evidence in evidences]
+        if model is not None:  # what has no weight is not computed
+            counts = [*model.counts[: len(evidences)], *repeat(True, self.link_streams)]
+            evidences = list(compress(evidences, counts))
+            model = model.of(counts)
+        bitext = model and model.bitext
+        for example in self._examples(streams, evidences, progress, bitext):
+            if model is not None:
+                matrix = model(example)
             else:
                 matrix = MEANS[decision.combine](example.shares, weights)
             yield Soft(matrix, np.zeros(len(matrix), matrix.dtype))
@@ -223,18 +226,18 @@ class CombinedAligner(OpenAligner):
     def _examples(
         self,
         streams: Sequence[Iterable[Any]],
-        evidences: Sequence[Weighted],
+        evidences: Sequence[Evidence],
         progress: Progress | None,
         bitext: Bitext | None = None,
     ) -> Iterator[Example]:
-        """Each pair with its evidences, then the links of other aligners, as matrices (T, S)."""
+        """Each pair with its evidences, then the links of other aligners."""
         models = len(self.aligners)
         texts, of_forward, of_bitext = tee(streams[0], 3)
         shares = []
         for place, stream in enumerate([of_forward, *streams[1:models]]):
             # The models take turns: the last one finishes a pair.
             shown = progress if place == models - 1 else None
-            own = [weighted.evidence for weighted in evidences if weighted.reverse == bool(place)]
+            own = [evidence for evidence in evidences if evidence.reverse == bool(place)]
             shares.append(_shares(self.aligners[place], stream, own, shown))
         counted = repeat(()) if bitext is None else bitext.links(map(_words, of_bitext))
         pairs = zip(zip(texts, *shares, strict=True), counted, strict=False)
@@ -247,18 +250,19 @@ class CombinedAligner(OpenAligner):
                     "corpus has"
                 )
             (pair, forward, *backward), by_bitext = of_pair
-            matrices = [*forward, *(matrix.T for matrix in chain(*backward))]
+            matrices = [forward, *(of_reverse.swapaxes(1, 2) for of_reverse in backward)]
             check_same_sentences(matrices, pair.where)
             shape = (len(pair.target.text), len(pair.source.text))
-            matrices += [link_matrix(of_file, shape, pair.where) for of_file in links]
-            yield Example(pair.source.text, pair.target.text, matrices, by_bitext)
+            matrices += [link_matrix(of_file, shape, pair.where)[None] for of_file in links]
+            evidence = np.concatenate(matrices)
+            yield Example(pair.source.text, pair.target.text, evidence, by_bitext)
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
         return extractor(self.extract or EXTRACT[decision.combine])(soft.words)
 
     def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
         if decision.model is not None:  # the cells are probabilities
-            return [float(soft.words[target, source]) for source, target in links]
+            return values_of(soft.words, links)
         return confidences(soft.words, links)
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
@@ -278,7 +282,7 @@ class CombinedAligner(OpenAligner):
             "chosen": "by-hand" if self.evidences else "without-gold",
             **learned,
             "eos": options.eos,
-            "merge": str(options.merges),
+            "merge": options.merges,
             "extract": self.extract or EXTRACT[decision.combine],
         }
 
@@ -292,12 +296,11 @@ def _shares(
     pairs: Iterable[Pair],
     evidences: Sequence[Evidence],
     progress: Progress | None,
-) -> Iterator[list[np.ndarray]]:
-    """For each pair, each evidence as shares of what the target words of its model take, (T, S)."""
+) -> Iterator[np.ndarray]:
+    """Evidences as shares of what target words of a model take, (E, T, S) for each pair."""
     if not evidences:
-        return ([] for _ in pairs)
-    softs = aligner.evidences_many(pairs, evidences, progress=progress)
-    return (list(map(aligner.shares, of_pair)) for of_pair in softs)
+        return (np.zeros((0, len(pair.target.text), len(pair.source.text))) for pair in pairs)
+    return aligner.shares_many(pairs, evidences, progress=progress)
 
 
 def _mutual_agreement(sample: Sequence[Example], place: int) -> float:
@@ -309,7 +312,7 @@ def _mutual_agreement(sample: Sequence[Example], place: int) -> float:
 
 def _says_something(example: Example) -> bool:
     """Whether there is something to learn from: a pair that is too long has shares of 0."""
-    return any(shares.any() for shares in example.shares)
+    return bool(np.any(example.shares))
 
 
 def check_directions(models: Sequence[Model]) -> None:
@@ -326,7 +329,7 @@ def check_directions(models: Sequence[Model]) -> None:
     is_named = source != target and (source, target) != FALLBACK
     if is_named and (of_reverse[0] == source or of_reverse[1] == target):
         raise InputError(
-            "the reverse model translates {}-{}, and the model {}-{}; expected {}-{}".format(
+            "the reverse model translates {} → {}, and the model {} → {}; use {} → {}".format(
                 *of_reverse, source, target, target, source
             )
         )
@@ -346,7 +349,7 @@ def _same_weights(model: Model, other: Model) -> bool:
 
 def check_same_sentences(matrices: Sequence[np.ndarray], where: str) -> None:
     """Refuses what two models say of different sentences."""
-    if any(matrix.shape != matrices[0].shape for matrix in matrices):
+    if any(matrix.shape[-2:] != matrices[0].shape[-2:] for matrix in matrices):
         raise InputError(
             f"{where}: the models read different sentences; is the reverse model of the other "
             "direction?"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairseq_normalign.alignment.evidence import LEARNED, NONE, Weighted
+from fairseq_normalign.alignment.evidence import LEARNED, NONE
 from fairseq_normalign.alignment.learned import LearnedLinks
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -22,7 +22,7 @@ class Decision(NamedTuple):
     """Where links come from: chosen or learned on some pairs, or named by options."""
 
     combine: str  # how evidences become one soft alignment; none: there is one
-    evidences: Sequence[Weighted]  # those of the reverse model last
+    evidences: Sequence[Evidence]  # those of the reverse model last
     model: LearnedLinks | None = None
     pairs: int = 0  # that it was decided on
     agreement: float | None = None  # of source and target words of these pairs, above chance
@@ -30,7 +30,7 @@ class Decision(NamedTuple):
     @property
     def evidence(self) -> Evidence:
         """The first evidence: of one model, layer and step, it is the only one."""
-        return self.evidences[0].evidence
+        return self.evidences[0]
 
     def summary(self) -> str:
         """What was decided on which pairs, in a line."""
@@ -42,51 +42,46 @@ class Decision(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """To the last bit."""
-        evidences = [[*evidence, reverse, weight] for evidence, reverse, weight in self.evidences]
         model = self.model and self.model.as_json()
-        return {**self._asdict(), "evidences": evidences, "model": model}
+        return {**self._asdict(), "evidences": list(map(list, self.evidences)), "model": model}
 
     @classmethod
     def from_json(cls, contents: Mapping[str, Any]) -> Decision:
         """Reads what :meth:`as_json` has made."""
         evidences = []
         for method, layer, step, head, reverse, weight in contents["evidences"]:
-            evidence = Evidence(method, layer, step, head)
-            evidences.append(Weighted(evidence, bool(reverse), float(weight)))
+            evidences.append(Evidence(method, layer, step, head, bool(reverse), float(weight)))
         model = contents["model"] and LearnedLinks.from_json(contents["model"])
-        weights = [weighted.weight for weighted in evidences]
+        weights = [evidence.weight for evidence in evidences]
         if (model is None) == (contents["combine"] == "learned") or not sum(weights) > 0:
             raise ValueError("no model, or no weights")
         return cls(**{**contents, "evidences": evidences, "model": model})
 
 
-class Learned(NamedTuple):
-    """A decision, and what it is bound to: models, and the options that it was learned with."""
+def learned_text(decision: Decision, models: Sequence[str], signature: Mapping[str, object]) -> str:
+    """What a learned file holds: a decision, and what it is bound to.
 
-    decision: Decision
-    models: Sequence[str]  # their fingerprints
-    signature: Mapping[str, Any]
-
-    def text(self) -> str:
-        """What the file holds."""
-        contents = {"kind": KIND, "version": VERSION, **self._asdict()}
-        contents["decision"] = self.decision.as_json()
-        return json.dumps(contents, allow_nan=False) + "\n"
+    Args:
+        models: their fingerprints.
+        signature: of the options that it was learned with.
+    """
+    contents = {"decision": decision.as_json(), "models": models, "signature": signature}
+    return json.dumps({"kind": KIND, "version": VERSION, **contents}, allow_nan=False) + "\n"
 
 
-def read_learned(path: str | Path) -> Learned:
-    """Reads a learned file. Nothing in it is run."""
+def read_learned(path: str | Path) -> tuple[Decision, list[str], dict[str, object]]:
+    """The decision, models and signature of a learned file. Nothing in it is run."""
     try:
         contents = parse_json(Path(path).read_text(encoding="utf-8"))
         if (contents["kind"], contents["version"]) != (KIND, VERSION):
             raise ValueError("another file, or of another version")
         decision = Decision.from_json(contents["decision"])
-        return Learned(decision, list(contents["models"]), dict(contents["signature"]))
+        return decision, list(contents["models"]), dict(contents["signature"])
     except FileNotFoundError:
         raise InputError(
             f"{path}: no such file; normalign align … --learned {path} makes it"
         ) from None
     except DAMAGE:
         raise InputError(
-            f"{path}: not a file of normalign align --learned, or damaged; remove it to learn again"
+            f"{path}: not a file of normalign align --learned, or a damaged one; name another file"
         ) from None

@@ -10,15 +10,16 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fairseq_normalign.alignment.combine import MEANS
 from fairseq_normalign.attention.extract import MERGES, PIECE_ARGMAX, RULES, check_extract
 from fairseq_normalign.attention.methods import A_FILE, METHODS, SHIFT_ATT, method_of
-from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence, Merges
+from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import layer as layer_number
 from fairseq_normalign.options import option, positive
+from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -44,7 +45,7 @@ choice = partial(option, group="alignment")
 
 @dataclass(frozen=True)
 class AlignOptions:
-    """Every choice of one model that moves AER.
+    """The options that change the links of one model.
 
     Args:
         method: a name in ``methods.METHODS``, perhaps with a number, as in ``lrp-epsilon:0.001``.
@@ -61,7 +62,7 @@ class AlignOptions:
             default the method's own rule, which is ``argmax`` of most methods.
         source_merge: how source pieces become words: ``sum``, ``mean`` or ``max``.
         target_merge: the same of target pieces.
-        batch_tokens: how many tokens, padding included, are run at once; moves nothing but time.
+        batch_tokens: how many tokens, padding included, are run at once; changes only the speed.
     """
 
     method: str = choice("norms", f"what is compared: {', '.join(METHODS)}", metavar="NAME")
@@ -109,22 +110,14 @@ class AlignOptions:
                 f"extract {PIECE_ARGMAX} links pieces before they are merged; expected no "
                 f"source_merge or target_merge with it, not {self.merges}"
             )
-        if not method.layers and (self.layer != AUTO or self.head is not None):
-            raise InputError(
-                f"method {self.method} explains the whole model; expected no layer with it, and "
-                "no head"
-            )
-        if self.step not in (*method.steps, AUTO):
-            raise InputError(
-                f"method {self.method} cannot answer for step {self.step}; expected step "
-                f"{' or '.join(method.steps)}"
-            )
+        has_layer = method.layers or self.layer != AUTO or self.head is not None
+        check_place(self.method, has_layer, method.steps[0] if self.step == AUTO else self.step)
         if self.layer == AUTO and self.head is not None:
             raise InputError(f"head {self.head}: name its layer as well (--layer N)")
 
     @property
-    def merges(self) -> Merges:
-        return Merges(self.source_merge, self.target_merge)
+    def merges(self) -> str:
+        return f"{self.source_merge}+{self.target_merge}"
 
     @property
     def null(self) -> bool:
@@ -136,14 +129,32 @@ class AlignOptions:
         return method_of(method).extract if self.extract is None else self.extract
 
     def extraction(self, method: str | None = None) -> dict[str, str]:
-        """How soft alignments, perhaps of another method, become links, as signatures tell it."""
+        """How soft alignments, perhaps of another method, become links, as in signatures."""
         method = method or self.method
         rule = self.rule_of(method)
         return {
             "eos": self.eos if method_of(method).eos else "skip",
-            "merge": "none" if rule == PIECE_ARGMAX else str(self.merges),
+            "merge": "none" if rule == PIECE_ARGMAX else self.merges,
             "extract": rule,
         }
+
+
+def check_place(name: str, has_layer: bool, step: str) -> None:
+    """Refuses a layer, or a step, that a method cannot have."""
+    method = method_of(name)
+    if has_layer and not method.layers:
+        raise InputError(
+            f"method {name} explains the whole model; expected no layer with it, and no head"
+        )
+    if method.layers and not has_layer:
+        raise InputError(
+            f"method {name} is of one layer; expected its number, as in {name}.1.input"
+        )
+    if step not in method.steps:
+        raise InputError(
+            f"method {name} cannot answer for step {step}; expected step "
+            f"{' or '.join(method.steps)}"
+        )
 
 
 def combination_of(
@@ -165,32 +176,18 @@ def combination_of(
         steps = method_of(options.method).steps if is_known else STEPS
         has_views = both or evidence or len(steps) > 1
         combine = NONE if named or options.method == SHIFT_ATT or not has_views else AUTO
-    if combine == NONE and evidence:
-        raise InputError(f"--evidence cannot be used with {(*named, '--combine none')[0]}")
-    if combine == NONE and both:
-        other = (*named, "--combine none")[0]
-        raise InputError(f"{other} aligns by one model; it cannot be used with --reverse-path")
+    if combine == NONE and (evidence or both):
+        several = "--evidence" if evidence else "--reverse-path"
+        single = (*named, "--combine none")[0]
+        raise InputError(
+            f"{single} aligns by one layer and step of one model; it cannot be used with {several}"
+        )
     if combine != NONE and named:
         raise InputError(
             f"--combine {combine} takes all layers and both steps; it cannot be used with "
             f"{named[0]}: name layers by --evidence"
         )
     return combine
-
-
-class LinksFile(NamedTuple):
-    """Links of another aligner as an evidence; ``reverse`` if they have the target word first."""
-
-    path: str
-    reverse: bool = False
-
-
-class Weighted(NamedTuple):
-    """An evidence of the model, or of the reverse model, and its weight in a mean."""
-
-    evidence: Evidence
-    reverse: bool = False
-    weight: float = 1.0
 
 
 def every_evidence(model: TeacherForcing, methods: Iterable[str], *, heads: bool) -> list[Evidence]:
@@ -208,33 +205,28 @@ def every_evidence(model: TeacherForcing, methods: Iterable[str], *, heads: bool
     return evidences
 
 
-def parse_evidences(texts: Sequence[str]) -> tuple[list[Weighted], list[LinksFile]]:
+def parse_evidences(texts: Sequence[str]) -> tuple[list[Evidence], list[LinkFile]]:
     """Evidences of models, and files of links."""
-    weighted, files = [], []
+    evidences, files = [], []
     for text in texts:
         parts = LINKS.fullmatch(text)
         if parts is None:
-            weighted.append(parse_evidence(text))
+            evidences.append(parse_evidence(text))
         else:
-            files.append(LinksFile(parts["path"], parts["reverse"] is not None))
-    return weighted, files
+            files.append(LinkFile(parts["path"], reverse=parts["reverse"] is not None))
+    return evidences, files
 
 
-def parse_evidence(text: str) -> Weighted:
+def parse_evidence(text: str) -> Evidence:
     """``norms.1.input`` or ``reverse:norms.3.2.output*0.5`` → an evidence; numbers count from 1."""
     parts = PARTS.fullmatch(text)
     if parts is None or parts["method"].partition(":")[0] not in METHODS:
         raise InputError(
             f"bad evidence {text!r}; expected {FORM} with METHOD one of: {', '.join(METHODS)}"
         )
-    method = method_of(parts["method"])
-    if method.layers != (parts["layer"] is not None):
-        wanted = "a layer" if method.layers else "no layer: the method is of the whole model"
-        raise InputError(f"bad evidence {text!r}; expected {wanted}")
-    if parts["step"] not in method.steps:
-        raise InputError(f"bad evidence {text!r}; expected step {' or '.join(method.steps)}")
+    check_place(parts["method"], parts["layer"] is not None, parts["step"])
     number, head = (
         None if part is None else int(part) - 1 for part in parts.group("layer", "head")
     )
-    evidence = Evidence(parts["method"], number, parts["step"], head)
-    return Weighted(evidence, parts["reverse"] is not None, float(parts["weight"] or 1))
+    reverse, weight = parts["reverse"] is not None, float(parts["weight"] or 1)
+    return Evidence(parts["method"], number, parts["step"], head, reverse, weight)

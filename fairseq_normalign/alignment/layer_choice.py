@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import islice
 
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
-from fairseq_normalign.attention.soft import Choice, Evidence, Soft
+from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import MissingSubset
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair
@@ -117,16 +117,17 @@ class LayerVote:
                 (source[s], target[t]) for s, t in mutual_argmax(soft.words)
             )
 
-    def choice(self) -> Choice:
-        """The layer and step that most speaks for, and the layer that agrees with it."""
+    def chosen(self) -> list[Evidence]:
+        """The layer and step that most speaks for; then the layer that agrees at the other step."""
         best = max(self.candidates, key=self._support)
-        layer_of = {best.step: best.layer}
         others = [evidence for evidence in self.candidates if evidence.step != best.step]
-        if others:
-            of_best = self.links[best]
-            agreeing = max(others, key=lambda other: agreement(of_best, self.links[other]))
-            layer_of[agreeing.step] = agreeing.layer
-        return Choice(layer_of, best.step, above_chance(self.mutual[best].total(), self.shapes))
+        if not others:
+            return [best]
+        return [best, max(others, key=lambda other: agreement(self.links[best], self.links[other]))]
+
+    def agreement_of(self, evidence: Evidence) -> float:
+        """How far source and target words agree by one of the candidates, above chance."""
+        return above_chance(self.mutual[evidence].total(), self.shapes)
 
     def _support(self, evidence: Evidence) -> float:
         """How many words choose each other, those that do so again elsewhere up to twice."""

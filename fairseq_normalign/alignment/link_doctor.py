@@ -58,39 +58,35 @@ CHANGES = [Change(reverse, *shift) for reverse, shift in itertools.product((Fals
 CHANGES += [Change(line=1), Change(line=-1)]
 
 
-class Advice(NamedTuple):
-    """What looks wrong."""
-
-    words: str
-    is_of_gold: bool = False  # reading the gold in another order or from another index mends it
-
-
 def diagnose(
-    links: Sequence[Set[Link]], golds: Sequence[Gold], read: Conventions | None = None
-) -> Advice | None:
-    """What looks wrong with a system's links, as they were read; None if nothing does."""
-    read = read or Conventions()
+    links: Sequence[Set[Link]], golds: Sequence[Gold], read: Conventions
+) -> tuple[str, bool]:
+    """What looks wrong with a system's links, as they were read; nothing if it is empty.
+
+    Returns:
+        It also says whether reading the gold in another order or from another index mends it.
+    """
     total = _score(Change(), links, golds)
     if total.links == 0:
-        return Advice("the hypothesis has no links at all")
+        return "the hypothesis has no links at all", False
     if total.sure == 0:
         has_flag = not read.own and read.possible != "sure"
         mend = "; if all its links are sure, give --possible sure" if has_flag else ""
-        return Advice(f"the gold has no sure links, so recall is undefined{mend}")
+        return f"the gold has no sure links, so recall is undefined{mend}", False
     confused = _confused_marks(links, golds, total, read)
     if total.aer < SUSPICIOUS or total.links < ENOUGH:
-        return confused
+        return confused, False
     aers = {change: _score(change, links, golds).aer for change in CHANGES}
     change = min(aers, key=lambda change: math.inf if math.isnan(aers[change]) else aers[change])
     better = aers[change]
     if better >= min(total.aer - GAIN, PLAUSIBLE):
-        return confused or _too_long(links, golds)
+        return confused or _too_long(links, golds), False
     starts_late = all(0 not in link for of_pair in links for link in of_pair)
     reasons = " and ".join(_reasons(change, read, starts_late))
     words = f"AER would be {better:.1%} instead of {total.aer:.1%} {reasons}"
     other_index = 1 if read.gold_index == 0 else -1
     is_of_gold = change.line == 0 and change.source == change.target in (0, other_index)
-    return Advice(words, is_of_gold)
+    return words, is_of_gold
 
 
 def _score(change: Change, links: Sequence[Set[Link]], golds: Sequence[Gold]) -> Counts:
@@ -145,7 +141,7 @@ def _index_flag(change: Change, read: Conventions, starts_late: bool) -> str:
 
 def _confused_marks(
     links: Sequence[Set[Link]], golds: Sequence[Gold], sure: Counts, read: Conventions
-) -> Advice | None:
+) -> str:
     """A system that finds possible links more often than sure ones was scored with swapped marks.
 
     For sure links are the easy ones.
@@ -153,16 +149,16 @@ def _confused_marks(
     not_sure = [gold.possible - gold.sure for gold in golds]
     possible = _score(Change(), links, [Gold(unsure, unsure) for unsure in not_sure])
     if min(possible.sure, sure.sure) < ENOUGH or possible.recall < sure.recall + GAIN:
-        return None
+        return ""
     mend = f"{'give' if read.sure_mark == '-' else 'leave out'} --sure-mark p"
-    return Advice(
+    return (
         f"{possible.recall:.1%} of the gold's possible links are found, but only "
         f"{sure.recall:.1%} of the sure ones: if '-' and 'p' are mixed up, "
         f"{'swap them in the gold' if read.own else mend}"
     )
 
 
-def _too_long(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> Advice | None:
+def _too_long(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> str:
     """Piece numbers run far beyond the last word that gold links."""
     pairs = beyond = 0
     for ours, gold in zip(links, golds, strict=True):
@@ -171,8 +167,8 @@ def _too_long(links: Sequence[Set[Link]], golds: Sequence[Gold]) -> Advice | Non
             last_of_gold = max(map(sum, gold.possible))
             beyond += max(map(sum, ours)) > 1.2 * last_of_gold + 2
     if not beyond or beyond < 0.2 * pairs:
-        return None
-    return Advice(
+        return ""
+    return (
         f"in {beyond} of {pairs} sentence pairs links go well beyond the gold's last word: are "
         "they links of pieces instead of words, or of a text tokenised differently?"
     )
@@ -188,10 +184,10 @@ def warn_of_misread_gold(
         refuse: raise InputError if a flag would mend it.
     """
     read = Conventions(file.index, reversed=file.reverse, own=True)
-    advice = diagnose(links, golds, read)
-    if advice is None:
+    advice, is_of_gold = diagnose(links, golds, read)
+    if not advice:
         return []
-    if refuse and advice.is_of_gold:
-        raise InputError(f"{file.name}: looks misread: {advice.words}")
-    warnings.warn(advice.words, stacklevel=2)
-    return [advice.words]
+    if refuse and is_of_gold:
+        raise InputError(f"{file.name}: looks misread: {advice}")
+    warnings.warn(advice, stacklevel=2)
+    return [advice]

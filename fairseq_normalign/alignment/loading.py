@@ -69,16 +69,17 @@ def load(
     bitext: Sequence[str] = (),
     **options: Any,
 ) -> Aligner:
-    """The aligner of a model, or of two models of opposite directions, as ``normalign align`` has.
+    """Loads one model, or two of opposite directions, to align as ``normalign align`` does.
 
     Examples:
         >>> aligner = load("deen/", reverse="ende/", learned="deen.learned")
         >>> aligner.align("das ist ein haus .", "this is a house .")
         [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4)]
 
-    Without a learned file, the first pairs that are aligned decide, and 100 or more are best:
-    ``load("deen/").align_many(pairs)``. ``load("deen/").decide(pairs).save("deen.learned")`` makes
-    the file, and so does ``normalign align deen/ a.de a.en --learned deen.learned``.
+    Without a learned file, weights are learned on the first pairs that are aligned, if there
+    are 100 or more: ``load("deen/").align_many(pairs)``. The file is made by
+    ``load("deen/").decide(pairs).save("deen.learned")``, and by
+    ``normalign align deen/ a.de a.en --learned deen.learned``.
 
     Args:
         model: a checkpoint, a folder with one, or a Hugging Face folder.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from fairseq_normalign.attention.soft import Evidence
@@ -25,11 +27,9 @@ FORWARD = "(forward pass)"
 QUICK = 2.0  # seconds: what takes longer is measured once
 
 
-class Cost(NamedTuple):
-    """What it takes to run a model in some way."""
-
-    seconds: float
-    megabytes: float | None  # at most at once, above the model; None where that is not known
+# What it takes to run a model in some way: seconds; and megabytes at most at once, above the model,
+# NaN where that is not known.
+Cost = tuple[float, float]
 
 
 def method_costs(
@@ -70,7 +70,7 @@ def method_costs(
     for method, evidence in over(places.items(), "cost", unit="methods"):
         run = partial(align, evidence)
         rounds[method] = [measured(run, device)]
-        while rounds[method][0].seconds < QUICK and len(rounds[method]) < ROUNDS:
+        while rounds[method][0][0] < QUICK and len(rounds[method]) < ROUNDS:
             rounds[FORWARD].append(measured(forward, device))
             rounds[method].append(measured(run, device))
     return _for_thousand(rounds, len(sample))
@@ -80,12 +80,11 @@ def _for_thousand(
     rounds: Mapping[str, Sequence[Cost]], pairs: int
 ) -> dict[str, list[float | None]]:
     """The best rounds: what one takes more than another is not of the method."""
-    fastest = {name: min(cost.seconds for cost in of_name) for name, of_name in rounds.items()}
+    least = {name: np.min(of_name, axis=0).tolist() for name, of_name in rounds.items()}
     costs: dict[str, list[float | None]] = {}
-    for name, seconds in fastest.items():
-        known = [cost.megabytes for cost in rounds[name] if cost.megabytes is not None]
-        times = [seconds / fastest[FORWARD], 1000 * seconds / pairs]
-        costs[name] = [*times, min(known, default=None)]
+    for name, (seconds, megabytes) in least.items():
+        times = [seconds / least[FORWARD][0], 1000 * seconds / pairs]
+        costs[name] = [*times, None if math.isnan(megabytes) else megabytes]
     return costs
 
 
@@ -102,7 +101,7 @@ def measured(run: Callable[[], object], device: torch.device) -> Cost:
         start = time.process_time()
         run()
         seconds = time.process_time() - start
-        return Cost(seconds, None if before is None else max(0.0, _status("VmHWM") - before))
+        return seconds, max(_status("VmHWM") - before, 0.0)  # in this order NaN stays
     torch.cuda.reset_peak_memory_stats(device)
     allocated = torch.cuda.memory_allocated(device)
     torch.cuda.synchronize(device)
@@ -110,11 +109,11 @@ def measured(run: Callable[[], object], device: torch.device) -> Cost:
     run()
     torch.cuda.synchronize(device)
     seconds = time.perf_counter() - start
-    return Cost(seconds, (torch.cuda.max_memory_allocated(device) - allocated) / 1e6)
+    return seconds, (torch.cuda.max_memory_allocated(device) - allocated) / 1e6
 
 
-def resident_memory() -> float | None:
-    """Megabytes that this process holds, its peak being set to them; None but on Linux.
+def resident_memory() -> float:
+    """Megabytes that this process holds, its peak being set to them; NaN but on Linux.
 
     What it has freed is given back to the system before: C libraries keep it, and a run that takes
     it again would seem to need none.
@@ -123,14 +122,13 @@ def resident_memory() -> float | None:
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
         return _status("VmRSS")
-    except (OSError, AttributeError, TypeError, LookupError):
-        return None
+    except (OSError, AttributeError, TypeError):
+        return math.nan
 
 
 def _status(name: str) -> float:
-    """A number of Linux's file about this process, in megabytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        field, _, value = line.partition(":")
-        if field == name:
-            return int(value.split()[0]) * 1024 / 1e6
-    raise LookupError(name)
+    """A number of Linux's file about this process, in megabytes; NaN if there is none."""
+    if not Path("/proc/self/status").exists():
+        return math.nan
+    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return math.nan if found is None else int(found[1]) * 1024 / 1e6

@@ -27,7 +27,7 @@ PANEL_INCHES = 5.6  # what a panel should not exceed, unless cells would become 
 LETTER = 0.0086  # inches of a letter of one point
 FRAME = 0.92  # width of a frame in a cell: frames of neighbours stay apart
 IN_A_ROW = 3  # panels; more are wrapped to a square
-REFERENCE = "reference:\nsure filled, possible hatched"
+REFERENCE = "gold:\nsure filled, possible hatched"
 USUAL_FONT = "DejaVu Sans"  # matplotlib's own: Latin, Greek, Cyrillic, Arabic, Hebrew and more
 LAST_RESORT = "Last Resort"  # has boxes for all letters
 
@@ -40,21 +40,16 @@ class Panel(NamedTuple):
     links: Collection[Link] | None = None
 
 
-class Sentences(NamedTuple):
-    """The words of a pair, and what the axes are called."""
-
-    source: Sequence[str]
-    target: Sequence[str]
-    source_title: str = "source"
-    target_title: str = "target"
+Texts = tuple[Sequence[str], Sequence[str]]  # the source and target words of a pair
 
 
 @in_style
 def soft_alignments(
     panels: Sequence[Sequence[Panel]],
-    sentences: Sentences,
+    texts: Texts,
     gold: Gold | None = None,
     *,
+    titles: Sequence[str] = ("source", "target"),
     title: str = "",
 ) -> Figure:
     """Heat maps in rows and columns (Kobayashi et al., 2020, Fig. 8 and 13–17).
@@ -65,6 +60,7 @@ def soft_alignments(
 
     Args:
         panels: the rows; one long row is wrapped. Every row of a heat map is scaled to its maximum.
+        titles: what the axes are called.
         title: stands above all panels.
     """
     rows = [list(row) for row in panels]
@@ -74,7 +70,7 @@ def soft_alignments(
         columns = math.ceil(math.sqrt(len(rows[0])))
         rows = [rows[0][first : first + columns] for first in range(0, len(rows[0]), columns)]
     columns = max(map(len, rows))
-    source, target, *_ = sentences
+    source, target = texts
     smallest, largest = INCH_PER_CELL
     cell = np.clip(PANEL_INCHES / max(len(source), len(target)), smallest, largest)
     points = min(10.0, 0.8 * 72 * cell)  # as high as a cell allows, and no larger than usual text
@@ -90,7 +86,8 @@ def soft_alignments(
             axes.set_axis_off()
             continue
         is_lowest = row + 1 == len(rows) or column >= len(rows[row + 1])
-        _name_axes(axes, sentences, look, below=is_lowest, left=column == 0)
+        _show_words(axes, texts, look, below=is_lowest, left=column == 0)
+        axes.set(xlabel=titles[0] if is_lowest else "", ylabel=titles[1] if column == 0 else "")
         draw_panel(axes, rows[row][column], gold)
     (image,) = grid[0, 0].images
     scale = figure.colorbar(image, ax=grid.ravel().tolist(), shrink=0.8, aspect=30, pad=0.02)
@@ -100,15 +97,13 @@ def soft_alignments(
     return figure
 
 
-def _name_axes(
-    axes: Axes, sentences: Sentences, look: dict[str, Any], *, below: bool, left: bool
-) -> None:
+def _show_words(axes: Axes, texts: Texts, look: dict[str, Any], *, below: bool, left: bool) -> None:
     """Words at the cells, and lines between them; a ``$`` is a word like others.
 
     Args:
-        below, left: whether no other panel has words and titles there.
+        below, left: whether no other panel has words there.
     """
-    source, target, source_title, target_title = sentences
+    source, target = texts
     axes.set_xticks(range(len(source)), source, rotation=90, parse_math=False, **look)
     axes.set_yticks(range(len(target)), target, parse_math=False, **look)
     axes.set_xticks(np.arange(0.5, len(source) - 1), minor=True)
@@ -116,7 +111,6 @@ def _name_axes(
     axes.grid(which="minor", color="0.85", linewidth=0.5)
     axes.tick_params(which="both", length=0)
     axes.tick_params(which="major", labelbottom=below, labelleft=left)
-    axes.set(xlabel=source_title if below else "", ylabel=target_title if left else "")
     axes.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
 
 

@@ -18,7 +18,7 @@ from fairseq_normalign.attention.extract import best_link
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import new_file, real_path
-from fairseq_normalign.host.lengths import TooLong
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.runs.chunks import Chunk, Partial, digest
 from fairseq_normalign.runs.engines import Progress
@@ -61,6 +61,7 @@ class Links:
         confidence: whether each link is followed by its share.
         format: of the lines, a name in ``text.link_formats``.
         never_empty: a pair without links gets the best one.
+        count: write expected numbers of links instead.
         signed: what the signature tells beside the aligner's choices.
     """
 
@@ -75,13 +76,15 @@ class Links:
         confidence: bool = False,
         format: str = "pharaoh",
         never_empty: bool = False,
+        count: bool = False,
         signed: Mapping[str, Any] | None = None,
     ):
-        self.first_pairs, self.format, self.never_empty = sample, format, never_empty
+        self.first_pairs, self.format = sample, format
+        self.never_empty, self.count = never_empty, count
         self.index, self.confidence, self.signed = index, confidence, dict(signed or {})
 
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
-        too_long = TooLong()
+        too_long = models.reader.too_long_pairs()
         decided = models.learned
         streams = models.reader.streams(first, too_long)
         if decided is None:
@@ -94,7 +97,7 @@ class Links:
             "agreement": agreement,  # of source and target words in this text
             "decision": decided.decision.as_json(),
             "signature": {**decided.signature(), **self.signed},
-            "policy": models.reader.too_long if too_long.count else None,  # for the long ones
+            "policy": too_long.policy if too_long.count else None,  # for the long ones
         }
 
     def chunk(
@@ -105,34 +108,27 @@ class Links:
         lines = []
         softs = aligner.run(*streams, progress=progress)
         for pair, soft in zip(streams[0], softs, strict=True):
-            links = aligner.links(soft)
-            if self.never_empty and not links:
-                links = best_link(soft.words)
-            shares = aligner.confidences(soft, links) if self.confidence else None
-            of_all = shares_of_all(aligner, soft) if self.format == "marian-soft" else None
-            texts = pair.source.text, pair.target.text
-            aligned = AlignedPair(links, shares, *texts, of_all)
-            lines.append(WRITERS[self.format](aligned, self.index) + "\n")
+            lines.append(self.line(aligner, pair, soft) + "\n")
         return Partial(text="".join(lines), notes=notes)
 
+    def line(self, aligner: DecidedAligner, pair: Pair, soft: Soft) -> str:
+        if self.count:
+            return expected_counts(pair, shares_of_all(aligner, soft))
+        links = aligner.links(soft)
+        if self.never_empty and not links:
+            links = best_link(soft.words)
+        shares = aligner.confidences(soft, links) if self.confidence else None
+        of_all = shares_of_all(aligner, soft) if self.format == "marian-soft" else None
+        aligned = AlignedPair(links, shares, pair.source.text, pair.target.text, of_all)
+        return WRITERS[self.format](aligned, self.index)
 
-class LinkCounts(Links):
-    """Expected numbers of links: for each pair a line of source and target words, and shares."""
 
-    def chunk(
-        self, models: Aligning, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
-    ) -> Partial:
-        aligner = models.decided(prepared)
-        streams, notes = models.reader.read(chunk)
-        lines = []
-        softs = aligner.run(*streams, progress=progress)
-        for pair, soft in zip(streams[0], softs, strict=True):
-            shares = shares_of_all(aligner, soft)
-            cells = []
-            for t, s in zip(*np.nonzero(shares >= LEAST), strict=True):
-                cells += [pair.source.text[s], pair.target.text[t], f"{shares[t, s]:.4f}"]
-            lines.append(" ".join(cells) + "\n")
-        return Partial(text="".join(lines), notes=notes)
+def expected_counts(pair: Pair, shares: np.ndarray) -> str:
+    """Expected numbers of links: source and target words, and the share of each two of them."""
+    cells = []
+    for t, s in zip(*np.nonzero(shares >= LEAST), strict=True):
+        cells += [pair.source.text[s], pair.target.text[t], f"{shares[t, s]:.4f}"]
+    return " ".join(cells)
 
 
 def shares_of_all(aligner: DecidedAligner, soft: Soft) -> np.ndarray:
@@ -164,8 +160,8 @@ def keep_learned(path: str, decided: DecidedAligner) -> None:
             f"{FEW} or more, or leave out --learned"
         )
     with contextlib.suppress(FileExistsError):  # another run, or shard, has made it
-        new_file(real_path(path), decided.learned().text())
-    stored = read_learned(path).decision
+        new_file(real_path(path), decided.learned())
+    stored, _, _ = read_learned(path)
     if digest(stored.as_json()) != digest(decided.decision.as_json()):
         raise InputError(
             f"{path}: differs from what this run has learned when it was started; use another "

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progress
+from fairseq_normalign.alignment.combine import as_matrix
 from fairseq_normalign.alignment.combined import check_directions, check_same_sentences
 from fairseq_normalign.alignment.decision import Decision
-from fairseq_normalign.alignment.evidence import NONE, Weighted, every_evidence
+from fairseq_normalign.alignment.evidence import NONE, every_evidence
 from fairseq_normalign.alignment.layer_choice import Alignments, agreement, decisive_samples
-from fairseq_normalign.alignment.symmetrize import symmetrize
+from fairseq_normalign.alignment.symmetrize import swapped, symmetrize
+from fairseq_normalign.attention.extract import absolute, values_of
 from fairseq_normalign.attention.methods import SHIFT_ATT
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -57,10 +59,8 @@ class ShiftAttAligner(OpenAligner):
     def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
         samples = decisive_samples(self.aligners, first)
         forward, backward = map(_links_by_layer, self.aligners, samples)
-        swapped = {}
-        for layer, alignments in backward.items():
-            swapped[layer] = [_swapped(links) for links in alignments]
-        return _decision(*agreeing_layers(forward, swapped), pairs=len(samples[0]))
+        turned = {layer: list(map(swapped, links)) for layer, links in backward.items()}
+        return _decision(*agreeing_layers(forward, turned), pairs=len(samples[0]))
 
     def run_by(
         self,
@@ -74,7 +74,7 @@ class ShiftAttAligner(OpenAligner):
         """
         forward, backward = self.aligners
         pairs, again = tee(streams[0])
-        place, of_reverse = (weighted.evidence for weighted in decision.evidences)
+        place, of_reverse = decision.evidences
         of_forward = forward.evidences_many(again, [place])
         of_backward = backward.evidences_many(streams[1], [of_reverse], progress=progress)
         for pair, (soft,), (reverse,) in zip(pairs, of_forward, of_backward, strict=True):
@@ -84,25 +84,23 @@ class ShiftAttAligner(OpenAligner):
     def _symmetrized(self, soft: Soft, reverse: Soft) -> Soft:
         forward, backward = self.aligners
         links = symmetrize(
-            set(forward.links(soft)), _swapped(backward.links(reverse)), HEURISTIC, variant=VARIANT
+            set(forward.links(soft)), swapped(backward.links(reverse)), HEURISTIC, variant=VARIANT
         )
         shares = (forward.shares(soft) + backward.shares(reverse).T) / 2
-        linked = np.zeros_like(shares)
-        for source, target in links:
-            # A link is a link, even of a share that is too small for a float.
-            linked[target, source] = max(shares[target, source], np.finfo(shares.dtype).tiny)
+        # A link is a link, even of a share that is too small for a float.
+        positive = np.maximum(shares, np.finfo(shares.dtype).tiny)
+        linked = positive * as_matrix(links, shares.shape)
         return Soft(linked, np.zeros(len(linked), linked.dtype))
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
-        targets, sources = np.nonzero(soft.words)
-        return list(zip(sources.tolist(), targets.tolist(), strict=True))
+        return absolute(soft.words, level=0)
 
     def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
         """For each link the mean of the shares that the two words have of each other."""
-        return [float(soft.words[target, source]) for source, target in links]
+        return values_of(soft.words, links)
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
-        of_each = [decision._replace(evidences=[weighted]) for weighted in decision.evidences]
+        of_each = [decision._replace(evidences=[evidence]) for evidence in decision.evidences]
         forward, backward = map(NormAligner.signature_by, self.aligners, of_each)
         return {
             **forward,
@@ -112,8 +110,8 @@ class ShiftAttAligner(OpenAligner):
 
 
 def _decision(layer: int | None, of_reverse: int | None, *, pairs: int = 0) -> Decision:
-    places = [Evidence(SHIFT_ATT, number, "input") for number in (layer, of_reverse)]
-    return Decision(NONE, [Weighted(places[0]), Weighted(places[1], reverse=True)], pairs=pairs)
+    place = Evidence(SHIFT_ATT, layer, "input")
+    return Decision(NONE, [place, place._replace(layer=of_reverse, reverse=True)], pairs=pairs)
 
 
 def agreeing_layers(
@@ -144,7 +142,3 @@ def _links_by_layer(aligner: NormAligner, pairs: Iterable[Pair]) -> dict[int, li
         for links, soft in zip(by_layer.values(), softs, strict=True):
             links.append(set(aligner.links(soft)))
     return by_layer
-
-
-def _swapped(links: Iterable[Link]) -> set[Link]:
-    return {(target, source) for source, target in links}

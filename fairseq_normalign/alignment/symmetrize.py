@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Set
-from typing import NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
@@ -28,18 +27,7 @@ MOSES_DIAGONAL = [(-1, -1), (-1, 1), (1, -1), (1, 1)]
 LILT_DIAGONAL = [(-1, 1), (-1, -1), (1, -1), (1, 1)]
 
 
-class Variant(NamedTuple):
-    """How ``grow`` goes: which neighbours, in which order, and whether both words must be free."""
-
-    neighbours: list[tuple[int, int]]
-    both_free: bool
-    target_major: bool
-
-
-VARIANTS = {
-    "moses": Variant(ORTHOGONAL + MOSES_DIAGONAL, both_free=False, target_major=True),
-    "lilt": Variant(LILT_DIAGONAL, both_free=True, target_major=False),
-}
+VARIANTS = ("moses", "lilt")
 ORDERS = ("target-source", "source-target")  # of reverse links: our models' own, and eflomal's
 SAMPLE = 1000  # sentence pairs that tell the order
 HEURISTICS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
@@ -67,11 +55,11 @@ def symmetrize(
         return set(forward & reverse)
     if heuristic == "union":
         return set(forward | reverse)
-    rule = VARIANTS[variant]
-    if rule.target_major:
-        grown = _grow_and_finish(swapped(forward), swapped(reverse), heuristic, rule)
-        return swapped(grown)
-    return _grow_and_finish(forward, reverse, heuristic, rule)
+    if variant == "lilt":
+        growing = _Growing(set(forward & reverse), LILT_DIAGONAL, both_free=True)
+        return growing.result(forward, reverse, heuristic)
+    growing = _Growing(swapped(forward & reverse), ORTHOGONAL + MOSES_DIAGONAL, both_free=False)
+    return swapped(growing.result(swapped(forward), swapped(reverse), heuristic))
 
 
 def check_variant(heuristic: str, variant: str) -> None:
@@ -101,10 +89,15 @@ def common_links(pairs: Iterable[tuple[Set[Link], Set[Link]]]) -> dict[str, int]
 
 
 class _Growing:
-    """Links so far and the words they cover. Links are (major, minor)."""
+    """Links so far and the words they cover. Links are (major, minor).
 
-    def __init__(self, links: set[Link]) -> None:
-        self.links = links
+    Args:
+        neighbours: steps from a link to those that may join, in the order of visiting.
+        both_free: whether both words of a link that joins must be free, or one of them.
+    """
+
+    def __init__(self, links: set[Link], neighbours: list[Link], *, both_free: bool) -> None:
+        self.links, self.neighbours, self.both_free = links, neighbours, both_free
         self.major = {a for a, _ in links}
         self.minor = {b for _, b in links}
 
@@ -113,44 +106,40 @@ class _Growing:
         self.major.add(link[0])
         self.minor.add(link[1])
 
-    def takes(self, link: Link, both: bool) -> bool:
+    def takes(self, link: Link, both_free: bool) -> bool:
         """Whether one word of the link is free, or both are."""
         free = (link[0] not in self.major, link[1] not in self.minor)
-        return all(free) if both else any(free)
+        return all(free) if both_free else any(free)
 
+    def result(self, forward: Set[Link], reverse: Set[Link], heuristic: str) -> set[Link]:
+        """Grows, and then links words that are still free, if the heuristic does."""
+        self.grow(forward ^ reverse)
+        if heuristic != "grow-diag":
+            for link in [*sorted(forward), *sorted(reverse)]:
+                if self.takes(link, both_free=heuristic.endswith("-and")):
+                    self.add(link)
+        return self.links
 
-def _grow_and_finish(
-    forward: Set[Link], reverse: Set[Link], heuristic: str, rule: Variant
-) -> set[Link]:
-    state = _Growing(set(forward & reverse))
-    _grow(state, forward ^ reverse, rule)
-    for direction in (forward, reverse) if heuristic != "grow-diag" else ():
-        for link in sorted(direction - state.links):  # to words that are still free
-            if state.takes(link, both=heuristic.endswith("-and")):
-                state.add(link)
-    return state.links
+    def grow(self, pending: Set[Link]) -> None:
+        """Adds neighbours of links, pass after pass over all links in order, until none joins.
 
-
-def _grow(state: _Growing, pending: Set[Link], rule: Variant) -> None:
-    """Add neighbours of links, pass after pass over all links in order, until nothing changes.
-
-    Words never become free again: a pending link that may not join now never will, and only links
-    next to a pending one need a visit. That leaves very few.
-    """
-    while True:
-        waiting = {link for link in pending if state.takes(link, rule.both_free)} - state.links
-        beside: set[Link] = set()
-        for major, minor in rule.neighbours:
-            beside.update((a - major, b - minor) for a, b in waiting)
-        visits = sorted(beside & state.links)
-        pending = set(waiting)
-        for current in visits:  # grows: a link added behind the current one has its turn, too
-            for major, minor in rule.neighbours:
-                new = (current[0] + major, current[1] + minor)
-                if new in pending and state.takes(new, rule.both_free):
-                    state.add(new)
-                    pending.remove(new)
-                    if new > current:
-                        insort(visits, new)
-        if len(pending) == len(waiting):
-            return
+        Words never become free again: a pending link that may not join now never will, and only
+        links next to a pending one need a visit. That leaves very few.
+        """
+        while True:
+            waiting = {link for link in pending if self.takes(link, self.both_free)} - self.links
+            beside: set[Link] = set()
+            for major, minor in self.neighbours:
+                beside.update((a - major, b - minor) for a, b in waiting)
+            visits = sorted(beside & self.links)
+            pending = set(waiting)
+            for current in visits:  # grows: a link added behind the current one has its turn, too
+                for major, minor in self.neighbours:
+                    new = (current[0] + major, current[1] + minor)
+                    if new in pending and self.takes(new, self.both_free):
+                        self.add(new)
+                        pending.remove(new)
+                        if new > current:
+                            insort(visits, new)
+            if len(pending) == len(waiting):
+                return

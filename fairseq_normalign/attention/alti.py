@@ -52,8 +52,7 @@ def contributions(block: Block, order: int = 1) -> Tensor:
         order: of the norm, 1 or 2.
     """
     output = block.output  # y, (B, T, C)
-    own_vectors = block.normalised.own / block.deviation  # (B, T, C)
-    distances = (output - own_vectors).norm(p=order, dim=-1)
+    distances = (output - block.normalised[0]).norm(p=order, dim=-1)
     own = (output.norm(p=order, dim=-1) - distances).clamp(min=0)  # (B, T)
     approach = _approach_l1 if order == 1 else _approach_l2
     by_key = approach(block, output).clamp(min=0)  # (B, T, S)
@@ -75,7 +74,7 @@ def head_block(block: Block, head: int) -> Block:
     matrices of single heads).
     """
     of_head = replace(block, recorded=block.recorded.cut(slice(head, head + 1)))
-    of_others = block.attended.total - of_head.attended.total
+    of_others = block.attended.sum(0) - of_head.attended.sum(0)
     return replace(of_head, residual=block.residual + of_others)
 
 
@@ -169,7 +168,7 @@ def source_shares(
 
     Args:
         forcing: of an encoder–decoder model, looking at its source–target attention.
-        max_tokens: of a batch; moves nothing but time.
+        max_tokens: of a batch; changes only the speed.
         progress: called with the number of pairs that were finished since its last call.
 
     Yields:

@@ -63,22 +63,12 @@ class LayerNorm(NamedTuple):
         return F.layer_norm(vectors, gain.shape, gain, bias, self.eps)
 
 
-class Terms(NamedTuple):
-    """A sum over tokens, the query's own apart from all others, (B, T, C) each."""
-
-    own: Tensor
-    context: Tensor
-
-    @property
-    def total(self) -> Tensor:
-        return self.own + self.context
-
-
 @dataclass(eq=False)
 class Block:
     """What one attention block did in one forward pass over whole sentences.
 
-    All that is computed from it is in float32 at least.
+    All that is computed from it is in float32 at least. Terms, (2, B, T, C), are a sum over tokens:
+    that of the query's own token, then the sum of all others.
     """
 
     recorded: Recorded
@@ -97,8 +87,8 @@ class Block:
         return weights.diagonal(dim1=2, dim2=3)
 
     @cached_property
-    def attended(self) -> Terms:
-        """A_ii, and Σ_j A_ij over all other tokens: the attention's output without b_O."""
+    def attended(self) -> Tensor:
+        """Terms of the attention's output without b_O: A_ii, and Σ_j A_ij."""
         weights, values, out_weight = self.recorded.parts()
 
         def mapped(by_head: Tensor) -> Tensor:  # Σ_h W_O^h v_h, (B, H, T, D) → (B, T, C)
@@ -106,22 +96,21 @@ class Block:
 
         if not self.self_attention:
             context = mapped(weights @ values)
-            return Terms(torch.zeros_like(context), context)
+            return torch.stack([torch.zeros_like(context), context])
         own = mapped(self.own_weights.unsqueeze(-1) * values)
         of_others = weights - torch.diag_embed(self.own_weights)
-        return Terms(own, mapped(of_others @ values))
+        return torch.stack([own, mapped(of_others @ values)])
 
     @property
-    def with_residual(self) -> Terms:
-        """The same with x_i in the term of its own token."""
+    def with_residual(self) -> Tensor:
+        """The same terms with x_i in that of its own token."""
         own, context = self.attended
-        return Terms(own + wide(self.residual), context)
+        return torch.stack([own + wide(self.residual), context])
 
     @property
-    def normalised(self) -> Terms:
-        """F_i but for σ_i, by which both terms are divided."""
-        own, context = self.with_residual
-        return Terms(self.scaled(own), self.scaled(context))
+    def normalised(self) -> Tensor:
+        """Terms of the block's output without its constant: F_i."""
+        return self.scaled(self.with_residual) / self.deviation
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """C(u) = γ (u - mean u), (…, C); u itself where no layer norm is behind the sum."""
@@ -130,7 +119,7 @@ class Block:
     @cached_property
     def sum(self) -> Tensor:
         """Σ_j A_ij + b_O + x_i, (B, T, C): what a layer norm behind the sum reads."""
-        return self.with_residual.total + self._out_bias
+        return self.with_residual.sum(0) + self._out_bias
 
     @cached_property
     def deviation(self) -> Tensor:
@@ -148,7 +137,7 @@ class Block:
     @property
     def output(self) -> Tensor:
         """y_i = Σ_j F_i(x_j) + constant_i, (B, T, C): the block's output, from its terms."""
-        return self.normalised.total / self.deviation + self.constant
+        return self.normalised.sum(0) + self.constant
 
     @property
     def _out_bias(self) -> Tensor:
@@ -166,7 +155,7 @@ def pair_norms(block: Block) -> tuple[Tensor, Tensor]:
     """
     weights, values, out_weight = block.recorded.parts()
     pairs = norms(weights, values, block.scaled(out_weight)).summed / block.deviation
-    own = block.normalised.own.norm(dim=-1) / block.deviation.squeeze(-1)
+    own = block.normalised[0].norm(dim=-1)
     if block.self_attention:
         pairs = pairs.diagonal_scatter(own, dim1=1, dim2=2)
     return pairs, own
@@ -176,8 +165,8 @@ def mixing_ratios(block: Block) -> Tensor:
     """The share of context in what each query gets, by each of ANALYSES, (5, B, T).
 
     A query without any context, as that of a sentence of one token or of an attention that has
-    lost all its heads, mixes nothing: 0. σ_i divides both terms and so falls out. ATTNRES-W is the
-    mean of weights and identity (Abnar and Zuidema, 2020).
+    lost all its heads, mixes nothing: 0. ATTNRES-W is the mean of weights and identity (Abnar and
+    Zuidema, 2020).
 
     In pre-LN, nothing follows the sum: ATTNRESLN-N is ATTNRES-N, with the layer norm inside f.
     """
@@ -195,8 +184,9 @@ def mixing_ratios(block: Block) -> Tensor:
     return torch.stack(ratios)
 
 
-def _share_of_norms(terms: Terms) -> Tensor:
-    return share(terms.context.norm(dim=-1), terms.own.norm(dim=-1))
+def _share_of_norms(terms: Tensor) -> Tensor:
+    own, context = terms.norm(dim=-1)
+    return share(context, own)
 
 
 def share(context: Tensor, own: Tensor) -> Tensor:

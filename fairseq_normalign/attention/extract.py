@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from fairseq_normalign.attention.soft import SUM_AND_MEAN, Merges, Pieces, Soft
+from fairseq_normalign.attention.soft import SUM_AND_MEAN, Pieces, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.strict_json import decimal
 from fairseq_normalign.text.links import Link
@@ -27,7 +27,7 @@ def to_words(
     soft: np.ndarray,
     source_ids: Sequence[int] | np.ndarray,
     target_ids: Sequence[int] | np.ndarray,
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
 ) -> np.ndarray:
     """Pieces -> words: columns of a source word are added, rows of a target word averaged.
 
@@ -38,13 +38,14 @@ def to_words(
         source_ids: word of each column, never decreasing; a last group of its own may stand for
             </s>.
         target_ids: word of each row.
-        merges: of columns and rows, if not by sum and mean.
+        merges: of columns and of rows.
 
     Returns:
         (…, T words, S words); words without pieces get zeros.
     """
-    by_source_word = _merge(soft, source_ids, -1, merges.source)
-    return _merge(by_source_word, target_ids, -2, merges.target)
+    of_source, of_target = merges.split("+")
+    by_source_word = _merge(soft, source_ids, -1, of_source)
+    return _merge(by_source_word, target_ids, -2, of_target)
 
 
 def _merge(
@@ -242,10 +243,10 @@ def links_of(soft: Soft, extract: str, *, null: bool = True) -> list[Link]:
 
 
 def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
-    """Each cell as a share of its row, </s> included; a row of zeros stays zero. (T, S)."""
-    total = soft.sum(axis=1, keepdims=True)
+    """Each cell as a share of its row, </s> included; a row of zeros stays zero. (…, T, S)."""
+    total = soft.sum(axis=-1, keepdims=True)
     if null is not None:
-        total = total + null[:, None]
+        total = total + null[..., None]
     shares = np.zeros_like(soft, dtype=np.result_type(soft, np.float32))
     return np.divide(soft, total, out=shares, where=total > 0)
 
@@ -254,10 +255,23 @@ def confidences(
     soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None
 ) -> list[float]:
     """The share of its target word's row that each link holds, in the order of ``links``."""
-    if not links:
-        return []
-    sources, targets = np.array(links).T
-    return row_shares(soft, null)[targets, sources].tolist()
+    return values_of(row_shares(soft, null), links)
+
+
+def values_of(matrix: np.ndarray, links: Sequence[Link]) -> list[float]:
+    """The cell (target, source) of each link."""
+    sources, targets = np.array(links, int).reshape(-1, 2).T
+    return matrix[targets, sources].tolist()
+
+
+def shares_of(soft: Soft, *, null: bool = True) -> np.ndarray:
+    """What each target word takes, as shares of its row: source words, then </s>; (T, S+1).
+
+    Args:
+        null: whether </s> takes part; it has no share otherwise.
+    """
+    of_eos = soft.null if null else np.zeros_like(soft.null)
+    return row_shares(np.column_stack([soft.words, of_eos]))
 
 
 def _row_best(soft: np.ndarray) -> np.ndarray:

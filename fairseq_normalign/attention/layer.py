@@ -43,6 +43,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 # What a layer has if its feed-forward net is more than two maps, and the option (NormFormer).
 MORE_THAN_A_NET = {"ffn_layernorm": "--scale-fc", "w_resid": "--scale-resids"}
 LEAST_STEP = 1e-8  # in float64, where differences are exact to 1e-16
+LEAST_CHANGE = 1e-30  # what rows of value zeroing are divided by at least
 
 
 class FeedForward(NamedTuple):
@@ -156,11 +157,10 @@ class Layer:
         source. A layer of which only source–target attention is known has no prefix: the stream
         that enters this attention is its own part.
         """
-        own, context = (term / self.block.deviation for term in self.block.normalised)
+        own, context = self.block.normalised
         if self.below is None:
             return {"itself": own, "context": context}
-        below = [term / self.below.deviation for term in self.below.normalised]
-        own, prefix = (self.block.scaled(term) / self.block.deviation for term in below)
+        own, prefix = self.block.scaled(self.below.normalised) / self.block.deviation
         return {"itself": own, "prefix": prefix, "source": context}
 
     @property
@@ -274,3 +274,54 @@ def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
         LayerNorm.of(layer.final_layer_norm),
         getattr(layer, "normalize_before", False),
     )
+
+
+def value_zeroing(
+    block: Block, feed_forward: FeedForward | None = None, heads: slice = slice(None)
+) -> Tensor:
+    """The share of each key in what zero values change, (B, T, S) (Mohebbi et al., 2023).
+
+    Value zeroing keeps the weights α of an attention and runs the layer again without the value of
+    token j. Only the attention's output changes, by Σ_h α_h[i,j] f_h(x_j), so that no second pass
+    is needed: with u_i the sum that enters the layer norm,
+
+        z_i = LN(u_i),    z_i without j = LN(u_i - Σ_h α_h[i,j] f_h(x_j)),
+
+    and in pre-LN the same without LN. The feed-forward net and its layer norm may follow, as in the
+    paper. The score is 1 - cos of both states, as a share of its row.
+
+    Args:
+        feed_forward: behind the block; None for the state before it.
+        heads: whose values are zeroed together.
+    """
+
+    state = partial(_direction, block, feed_forward)
+
+    def change(vectors: Tensor, sums: Tensor, unchanged: Tensor) -> Tensor:
+        # 1 - cos as half the squared distance on the unit sphere: small changes keep their digits.
+        return (state(sums - vectors) - unchanged).square().sum(-1) / 2
+
+    parts = block.recorded.cut(heads).parts()
+    changes = over_pairs(change, *parts, block.sum, state(block.sum))
+    return changes / changes.sum(-1, keepdim=True).clamp(min=LEAST_CHANGE)
+
+
+def head_zeroing(block: Block) -> Tensor:
+    """1 - cos of the block's output with and without the values of each head, (B, H, T).
+
+    As :func:`value_zeroing` of all tokens of a head at once: u_i - Σ_j α_h[i,j] f_h(x_j).
+    """
+    weights, values, out_weight = block.recorded.parts()
+    context = weights @ values  # (B, H, T, D)
+    unchanged = _direction(block, None, block.sum)
+    changes = weights.new_zeros(weights.shape[:3])
+    for head, to_output in enumerate(out_weight):
+        without = _direction(block, None, block.sum - context[:, head] @ to_output)
+        changes[:, head] = (without - unchanged).square().sum(-1) / 2
+    return changes
+
+
+def _direction(block: Block, feed_forward: FeedForward | None, sums: Tensor) -> Tensor:
+    """The state that follows from the sum that enters a block's layer norm, at length 1."""
+    states = sums if block.layer_norm is None else block.layer_norm(sums)
+    return F.normalize(states if feed_forward is None else feed_forward(states), dim=-1)

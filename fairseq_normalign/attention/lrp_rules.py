@@ -33,6 +33,39 @@ LOWEST_EPS = 1e-30  # what single precision can still divide by
 BLOCK = 1 << 22  # numbers in the largest temporary tensor of attention
 # The same for layer norm, whose numbers are used up at once: what fits a processor's cache.
 CACHED = 1 << 18
+# Tokens whose inner units are taken from the weights of a feed-forward net together, and the share
+# of units that are not 0 above which all are multiplied.
+TOKENS, SPARSE = 16, 0.25
+
+Parameters = tuple[Tensor, Tensor]  # weight and bias of a linear map
+
+
+def through_units(relevance: Tensor, second: Tensor, factor: Tensor, first: Tensor) -> Tensor:
+    """Σ_n Σ_j R_j V_jn f_n W_ni, without the units n whose factor is 0 for a token.
+
+    ReLU leaves few units of a trained net, others for each token but the same for all predictions.
+
+    Args:
+        relevance: R, (B, P, T, J).
+        second: V, (J, N).
+        factor: f, (B, T, N).
+        first: W, (N, C).
+
+    Returns:
+        (B, P, T, C).
+    """
+    counts = factor.count_nonzero(-1).flatten()
+    if counts.sum() > SPARSE * factor.numel():
+        return ((relevance @ second) * factor.unsqueeze(1)) @ first
+    by_token = relevance.transpose(1, 2).flatten(0, 1)  # (B·T, P, J)
+    passed = by_token.new_empty(*by_token.shape[:2], first.shape[1])
+    factor, columns = factor.flatten(0, 1), second.t().contiguous()
+    for tokens in counts.argsort().split(TOKENS):  # about as many units each
+        units = factor[tokens].abs().topk(int(counts[tokens[-1]])).indices  # (TOKENS, U)
+        of_units = by_token[tokens] @ columns[units].transpose(1, 2)  # (TOKENS, P, U)
+        of_units *= factor[tokens].gather(1, units).unsqueeze(1)
+        passed[tokens] = of_units @ first[units]
+    return passed.unflatten(0, (len(relevance), -1)).transpose(1, 2)
 
 
 def _attended(weights: Tensor, relevance: Tensor) -> Tensor:
@@ -83,6 +116,14 @@ class Epsilon:
         """
         total = self.stable(F.linear(x, weight, bias)).unsqueeze(1)
         return ((relevance * total.reciprocal()) @ weight).mul_(x.unsqueeze(1))
+
+    def feed_forward(
+        self, x: Tensor, inner: Tensor, first: Parameters, second: Parameters, relevance: Tensor
+    ) -> Tensor:
+        """Through two linear maps, ``inner`` (B, T, N) being what the second one reads."""
+        of_output = relevance / self.stable(F.linear(inner, *second)).unsqueeze(1)
+        factor = inner / self.stable(F.linear(x, *first))
+        return through_units(of_output, second[0], factor, first[0]).mul_(x.unsqueeze(1))
 
     def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
         """Through u + w, elementwise: both (B, T, C)."""
@@ -250,6 +291,11 @@ class Voita(Epsilon):
         passed = self.passed(relevance, up + bias_up, down + bias_down)
         factors = _products("bptn,nc->bptc", passed, weights)
         return self.rescaled(relevance, _by_sign(x, factors))[0]
+
+    def feed_forward(
+        self, x: Tensor, inner: Tensor, first: Parameters, second: Parameters, relevance: Tensor
+    ) -> Tensor:
+        return self.linear(x, *first, self.linear(inner, *second, relevance))
 
     def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
         of_u, of_w = self.rescaled(relevance, *super().add(u, w, relevance))

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fairseq_normalign.attention.contributions import wide
-from fairseq_normalign.attention.lrp_rules import Epsilon, head_shares, rule_set
+from fairseq_normalign.attention.lrp_rules import Epsilon, Parameters, head_shares, rule_set
 from fairseq_normalign.attention.recorder import evaluation_mode
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import (
@@ -58,7 +58,6 @@ class Relevance(NamedTuple):
     totals: dict[str, Tensor]
 
 
-Parameters = tuple[Tensor, Tensor]  # weight and bias of a linear map
 Back = Callable[[Tensor], Tensor]  # relevance of an output → that of the input
 # Input → output, and the way back, which gives None if the output is a constant
 Branch = Callable[[Tensor], tuple[Tensor, Callable[[Tensor], Tensor | None]]]
@@ -73,6 +72,7 @@ def propagate(
     pooled: bool = False,
     targets: Tensor | None = None,
     at_once: int | None = None,
+    only_source: bool = False,
 ) -> Relevance:
     """Relevance of heads and tokens for what the model predicts, teacher-forced.
 
@@ -90,11 +90,13 @@ def propagate(
         targets: the token whose logit starts at each position, (B, T); the one of the highest
             logit by default.
         at_once: how many predictions of each sentence are held in memory; all of them by default.
+        only_source: that of source tokens is all that is wanted: the way back through the decoder
+            ends above the self-attention of its first layer.
     """
     rules = rule_set(rules)
     _refuse(model)
     with torch.no_grad(), evaluation_mode(model), single_beam(model):
-        walk = _Walk(model, rules, src_tokens, prev_output_tokens)
+        walk = _Walk(model, rules, src_tokens, prev_output_tokens, only_source)
         started = walk.started(targets)  # (B, T, C)
         if pooled:
             counts = (~walk.padding).sum(1).clamp(min=1)
@@ -152,9 +154,14 @@ class _Walk:
     """
 
     def __init__(
-        self, model: FairseqModule, rules: Epsilon, src_tokens: Tensor, prev_output_tokens: Tensor
+        self,
+        model: FairseqModule,
+        rules: Epsilon,
+        src_tokens: Tensor,
+        prev_output_tokens: Tensor,
+        only_source: bool = False,
     ):
-        self.model, self.rules = model, rules
+        self.model, self.rules, self.only_source = model, rules, only_source
         src_padding = src_tokens.eq(model.encoder.padding_idx)
         self.src_mask = src_padding[:, None, None]  # (B, 1, 1, S)
         self.padding = prev_output_tokens.eq(model.encoder.padding_idx)  # (B, T)
@@ -200,7 +207,10 @@ class _Walk:
                 self.totals[cut].append(relevance.sum((2, 3)) + prefix.sum(-1))
             sources.append(relevance.sum(-1))
             prefixes.append(F.pad(prefix, (0, self.padding.shape[1] - prefix.shape[-1])))
-        heads = {name: torch.cat(self.heads[name], dim=1) for name in attentions(self.model)}
+        heads = {}
+        for name in attentions(self.model):
+            if name in self.heads:
+                heads[name] = torch.cat(self.heads[name], dim=1)
         totals = {cut: torch.cat(found, dim=1) for cut, found in self.totals.items()}
         return Relevance(heads, torch.cat(sources, dim=1), torch.cat(prefixes, dim=1), totals)
 
@@ -212,6 +222,8 @@ class _Walk:
             relevance = self.layer_norm(states[-1], stack.layer_norm)[1](relevance)
         for index in reversed(range(len(layers_of(stack)))):
             _, backs = self.layer(side, index, states[index])
+            if self.only_source and (side, index) == ("decoder", 0):
+                backs = backs[1:]  # self-attention, below which there are only prefixes
             for back in reversed(backs):
                 relevance = back(relevance)
             yield f"{side}.{index + 1}", relevance
@@ -263,8 +275,7 @@ class _Walk:
         inner = layer.activation_fn(F.linear(x, *first))
 
         def back(relevance: Tensor) -> Tensor:
-            of_inner = self.rules.linear(inner, *second, relevance)
-            return self.rules.linear(x, *first, of_inner)
+            return self.rules.feed_forward(x, inner, first, second, relevance)
 
         return F.linear(inner, *second), back
 

@@ -90,8 +90,7 @@ class Method(NamedTuple):
 
 def weights(batch: Batch, layer: int, head: int | None) -> Tensor:
     """α of one head, or averaged over heads."""
-    recorded = batch.recording["cross", layer]
-    return _mean(recorded.weights) if head is None else recorded.weights[:, head]
+    return _of_heads(batch.recording["cross", layer].weights, head)
 
 
 def norms(batch: Batch, layer: int, head: int | None) -> Tensor:
@@ -102,12 +101,13 @@ def norms(batch: Batch, layer: int, head: int | None) -> Tensor:
 
 def head_norms(batch: Batch, layer: int, head: int | None) -> Tensor:
     """‖α_h f_h(x)‖ averaged over heads: heads that pull in opposite directions do not cancel."""
-    recorded = batch.recording["cross", layer]
-    return _mean(recorded.norms.weighted) if head is None else recorded.norms.weighted[:, head]
+    return _of_heads(batch.recording["cross", layer].norms.weighted, head)
 
 
-def _mean(by_head: Tensor) -> Tensor:
-    """The mean over heads; 0 where pruning has left none."""
+def _of_heads(by_head: Tensor, head: int | None) -> Tensor:
+    """What one head has, or the mean over heads; 0 where pruning has left none."""
+    if head is not None:
+        return by_head[:, head]
     return by_head.sum(dim=1) / max(1, by_head.shape[1])
 
 
@@ -138,12 +138,17 @@ def alti(batch: Batch, layer: int, head: int | None, *, order: int = 1) -> Tenso
     Args:
         order: of the norm, 1 or 2.
     """
-    from fairseq_normalign.attention.alti import contributions, head_block
+    from fairseq_normalign.attention.alti import contributions
+
+    return contributions(_block(batch, layer, head), order)[..., :-1]
+
+
+def _block(batch: Batch, layer: int, head: int | None) -> Block:
+    """A source–target attention block, perhaps as one of its heads sees it."""
+    from fairseq_normalign.attention.alti import head_block
 
     block = batch.blocks["cross", layer]
-    if head is not None:
-        block = head_block(block, head)
-    return contributions(block, order)[..., :-1]
+    return block if head is None else head_block(block, head)
 
 
 def alti_encoder(batch: Batch, layer: int, head: int | None) -> Tensor:
@@ -158,13 +163,10 @@ def alti_rollout(batch: Batch, layer: int, head: None = None) -> Tensor:
 
 def layer_norms(batch: Batch, layer: int, head: int | None) -> Tensor:
     """‖·‖ of what each source token adds to the output of the whole layer."""
-    from fairseq_normalign.attention.alti import head_block
     from fairseq_normalign.attention.layer import Layer, feed_forward
 
-    block = batch.blocks["cross", layer]
-    if head is not None:
-        block = head_block(block, head)
-    return Layer(block, feed_forward(batch.forcing.model, "decoder", layer)).pair_norms()[-1]
+    net = feed_forward(batch.forcing.model, "decoder", layer)
+    return Layer(_block(batch, layer, head), net).pair_norms()[-1]
 
 
 def value_zeroing(
@@ -175,8 +177,7 @@ def value_zeroing(
     Args:
         whole_layer: the state behind the feed-forward net, not that of the attention block.
     """
-    from fairseq_normalign.attention.layer import feed_forward
-    from fairseq_normalign.attention.value_zeroing import value_zeroing
+    from fairseq_normalign.attention.layer import feed_forward, value_zeroing
 
     net = feed_forward(batch.forcing.model, "decoder", layer) if whole_layer else None
     heads = slice(None) if head is None else slice(head, head + 1)

@@ -36,6 +36,7 @@ def relevances(
     pooled: bool = False,
     start: str = "top",
     max_tokens: int = 4000,
+    only_source: bool = False,
 ) -> Iterator[SentenceRelevance]:
     """Relevance for each pair of a batch, as soon as it is computed.
 
@@ -57,6 +58,7 @@ def relevances(
             pooled=pooled,
             targets=targets if start == "reference" else None,
             at_once=max(1, max_tokens // _tokens(group)),
+            only_source=only_source,
         )
         for index, pair in enumerate(group):
             yield _of_sentence(relevance, index, pair, pooled)
@@ -103,7 +105,9 @@ def source_relevance(forcing: TeacherForcing, pairs: list[Pair], rules: str) -> 
     longest = max(pair.length for pair in pairs)
     matrix = np.zeros((len(pairs), longest, longest))
     at_once = len(pairs) * longest  # as many vectors as the batch has tokens
-    by_pair = relevances(forcing, pairs, rules=rules, start="reference", max_tokens=at_once)
+    by_pair = relevances(
+        forcing, pairs, rules=rules, start="reference", max_tokens=at_once, only_source=True
+    )
     for place, pair in enumerate(by_pair):
         queries, keys = pair.source.shape
         matrix[place, :queries, :keys] = np.abs(pair.source)

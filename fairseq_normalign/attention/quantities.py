@@ -7,6 +7,7 @@ A new quantity is one line in :data:`QUANTITIES`. Importing this module imports 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import attrgetter, methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -23,23 +24,15 @@ class Quantity(NamedTuple):
     needs_values: bool = True  # whether it is computed from values and W_O, too
 
 
+BY_HEAD = ("head", "query", "key")
+# The functions take a ``Recorded``.
 QUANTITIES = {
-    "weights": Quantity(
-        "α", ("head", "query", "key"), lambda recorded: recorded.weights, needs_values=False
-    ),
-    "head-norms": Quantity(
-        "‖αf(x)‖", ("head", "query", "key"), lambda recorded: recorded.norms.weighted
-    ),
-    "norms": Quantity("‖Σ_h αf(x)‖", ("query", "key"), lambda recorded: recorded.norms.summed),
-    "transformed-norms": Quantity(
-        "‖f(x)‖", ("head", "key"), lambda recorded: recorded.norms.transformed
-    ),
-    "vectors": Quantity(
-        "Σ_h αf(x)", ("query", "key", "width"), lambda recorded: recorded.summed_vectors()
-    ),
-    "head-vectors": Quantity(
-        "αf(x)", ("head", "query", "key", "width"), lambda recorded: recorded.head_vectors()
-    ),
+    "weights": Quantity("α", BY_HEAD, attrgetter("weights"), needs_values=False),
+    "head-norms": Quantity("‖αf(x)‖", BY_HEAD, attrgetter("norms.weighted")),
+    "norms": Quantity("‖Σ_h αf(x)‖", ("query", "key"), attrgetter("norms.summed")),
+    "transformed-norms": Quantity("‖f(x)‖", ("head", "key"), attrgetter("norms.transformed")),
+    "vectors": Quantity("Σ_h αf(x)", ("query", "key", "width"), methodcaller("summed_vectors")),
+    "head-vectors": Quantity("αf(x)", (*BY_HEAD, "width"), methodcaller("head_vectors")),
 }
 
 SOURCE_SHARE = "source-share"

@@ -182,12 +182,22 @@ def _last(
     model: nn.Module, kinds: Collection[str], layers: Collection[int] | None
 ) -> FairseqModule:
     """The attention that a forward pass comes to last, among some kinds and layers."""
-    last_kind = [kind for kind in KINDS if kind in kinds][-1]
-    of_kind = []
-    for (kind, layer), attention in attentions(model).items():
-        if kind == last_kind and (layers is None or layer in layers):
-            of_kind.append(attention)
-    return of_kind[-1]
+    there = attentions(model)
+    order = list(KINDS)
+    among = [name for name in there if name[0] in kinds and (layers is None or name[1] in layers)]
+    return there[max(among, key=lambda name: (order.index(name[0]), name[1]))]
+
+
+def _run(
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    kinds: Collection[str],
+    layers: Collection[int] | None,
+) -> None:
+    """A pass that ends behind the last one of some attentions."""
+    forcing.check_lengths(pairs)
+    with torch.no_grad(), stopping_after(_last(forcing.model, kinds, layers)):
+        forcing.forward(pairs)
 
 
 def recorded(
@@ -199,14 +209,8 @@ def recorded(
     values: bool = True,
 ) -> Recording:
     """What some attentions did on a batch, padded on the right; nothing behind them is run."""
-    forcing.check_lengths(pairs)
-    model = forcing.model
-    with (
-        torch.no_grad(),
-        record(model, kinds, layers=layers, values=values) as recording,
-        stopping_after(_last(model, kinds, layers)),
-    ):
-        forcing.forward(pairs)
+    with record(forcing.model, kinds, layers=layers, values=values) as recording:
+        _run(forcing, pairs, kinds, layers)
     return recording
 
 
@@ -277,14 +281,8 @@ def recorded_blocks(
         until: the last layer that is run, of the decoder if it is; the last of ``layers`` by
             default.
     """
-    forcing.check_lengths(pairs)
-    model = forcing.model
-    with (
-        torch.no_grad(),
-        record_blocks(model, kinds, layers=layers) as blocks,
-        stopping_after(_last(model, kinds, layers if until is None else [until])),
-    ):
-        forcing.forward(pairs)
+    with record_blocks(forcing.model, kinds, layers=layers) as blocks:
+        _run(forcing, pairs, kinds, layers if until is None else [until])
     return blocks
 
 

@@ -25,6 +25,14 @@ class Evidence(NamedTuple):
     layer: int | None = 0
     step: str = "input"
     head: int | None = None
+    reverse: bool = False  # whether it is of the reverse model
+    weight: float = 1.0  # in a mean of several
+
+    @property
+    def numbers(self) -> tuple[int | None, int | None]:
+        """Layer and head as people count them, from 1."""
+        layer, head = (None if place is None else place + 1 for place in (self.layer, self.head))
+        return layer, head
 
 
 class Pieces(NamedTuple):
@@ -48,34 +56,17 @@ class Soft(NamedTuple):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: shares in % of what each target word takes, </s> included."""
-        from fairseq_normalign.attention.extract import row_shares
+        from fairseq_normalign.attention.extract import shares_of
         from fairseq_normalign.results.blocks import Grid
         from fairseq_normalign.results.notebook import html_table
 
         targets, sources = self.words.shape
         source, target = self.texts or (range(sources), range(targets))  # as in links
-        shares = 100 * row_shares(np.column_stack([self.words, self.null]))
+        shares = 100 * shares_of(self)
         title = "% of each target word (rows)"
         rows, columns = list(map(str, target)), [*map(str, source), "</s>"]
         return html_table(Grid(title, "", "", rows, columns, shares.tolist(), decimals=0))
 
 
-class Choice(NamedTuple):
-    """The layer, from 0, to take for each step, and the better one of the steps."""
-
-    layers: dict[str, int | None]
-    step: str
-    agreement: float = 1.0  # of source and target words, above chance
-
-
-class Merges(NamedTuple):
-    """How the pieces of a word become one: ``sum``, ``mean`` or ``max``."""
-
-    source: str = "sum"
-    target: str = "mean"
-
-    def __str__(self) -> str:
-        return f"{self.source}+{self.target}"
-
-
-SUM_AND_MEAN = Merges()  # Garg et al. (2019)
+# How the pieces of a source and of a target word become one: sum, mean or max.
+SUM_AND_MEAN = "sum+mean"  # Garg et al. (2019)

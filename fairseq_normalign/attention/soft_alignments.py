@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from fairseq_normalign.attention.extract import to_words
+from fairseq_normalign.attention.extract import row_shares, to_words
 from fairseq_normalign.attention.methods import (
     ALL_BLOCKS,
     BLOCKS,
@@ -18,7 +19,7 @@ from fairseq_normalign.attention.methods import (
     method_of,
 )
 from fairseq_normalign.attention.recorder import check_finite, recorded, recorded_blocks
-from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Merges, Pieces, Soft
+from fairseq_normalign.attention.soft import STEPS, SUM_AND_MEAN, Evidence, Pieces, Soft
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing, places_by_word
 from fairseq_normalign.names import KINDS
@@ -28,7 +29,7 @@ def soft_alignments(
     forcing: TeacherForcing,
     pairs: list[Pair],
     evidences: Sequence[Evidence],
-    merges: Merges = SUM_AND_MEAN,
+    merges: str = SUM_AND_MEAN,
     *,
     keep_pieces: Collection[Evidence] = (),
 ) -> Iterator[list[Soft]]:
@@ -39,22 +40,8 @@ def soft_alignments(
     Args:
         keep_pieces: evidences that have matrices of pieces beside those of words.
     """
-    matrices = _matrices(forcing, pairs, evidences)
-    for place, pair in enumerate(pairs):
-        tokens = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
-        queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
-        check_finite(tokens[None, :, :queries, :keys], [pair.where])
-        columns, source_ids = places_by_word(pair.source)
-        rows, target_ids = places_by_word(pair.target)
+    for pair, words, read, source_ids, target_ids in _by_word(forcing, pairs, evidences, merges):
         in_source = source_ids < len(pair.source.text)  # the others are marks
-        in_target = target_ids < len(pair.target.text)
-        rows, target_ids = rows[in_target], target_ids[in_target]
-        read = tokens[:, rows[:, None], columns]
-        # All evidences at once: NumPy's calls cost more than what they compute.
-        words = to_words(read, source_ids, target_ids, merges)
-        missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
-        if missing:
-            words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
         softs = []
         for evidence, of_words, of_tokens in zip(evidences, words, read, strict=True):
             pieces = None
@@ -67,6 +54,54 @@ def soft_alignments(
         yield softs
 
 
+def share_matrices(
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    evidences: Sequence[Evidence],
+    merges: str = SUM_AND_MEAN,
+    *,
+    null: bool = True,
+) -> Iterator[np.ndarray]:
+    """The same as shares of what each target word takes, (E, T, S) for each pair.
+
+    Args:
+        null: whether what </s> gets is part of what a word takes.
+    """
+    for of_pair in _by_word(forcing, pairs, evidences, merges):
+        yield row_shares(of_pair.words[..., :-1], of_pair.words[..., -1] if null else None)
+
+
+class _ByWord(NamedTuple):
+    """All evidences of a pair."""
+
+    pair: Pair
+    words: np.ndarray  # (E, T, S + 1), </s> last
+    read: np.ndarray  # the same of pieces
+    source_ids: np.ndarray  # the word of each source piece
+    target_ids: np.ndarray
+
+
+def _by_word(
+    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence], merges: str
+) -> Iterator[_ByWord]:
+    matrices = _matrices(forcing, pairs, evidences)
+    for place, pair in enumerate(pairs):
+        tokens = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
+        queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
+        check_finite(tokens[None, :, :queries, :keys], [pair.where])
+        columns, source_ids = places_by_word(pair.source)
+        rows, target_ids = places_by_word(pair.target)
+        in_target = target_ids < len(pair.target.text)
+        rows, target_ids = rows[in_target], target_ids[in_target]
+        read = tokens[:, rows[:, None], columns]
+        # All evidences at once: NumPy's calls cost more than what they compute.
+        words = to_words(read, source_ids, target_ids, merges)
+        missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
+        if missing:
+            words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
+        yield _ByWord(pair, words, read, source_ids, target_ids)
+
+
 def _matrices(
     forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence]
 ) -> list[np.ndarray]:
@@ -76,7 +111,8 @@ def _matrices(
     sources = max(len(pair.source.tokens) for pair in pairs)
     computed: dict[tuple, np.ndarray] = {}
     matrices = []
-    for method, layer, step, head in evidences:
+    for evidence in evidences:
+        method, layer, head = evidence.method, evidence.layer, evidence.head
         if (method, layer, head) not in computed:
             place = None
             if layer is not None and head is not None:
@@ -86,7 +122,7 @@ def _matrices(
             if isinstance(matrix, Tensor):
                 matrix = matrix.float().cpu().numpy()
             computed[method, layer, head] = matrix
-        first = STEPS[step]
+        first = STEPS[evidence.step]
         matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
     return matrices
 

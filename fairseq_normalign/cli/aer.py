@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain
 
 from fairseq_normalign.alignment import aer, breakdown
@@ -12,9 +13,9 @@ from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
-from fairseq_normalign.cli.options import add_table, command, from_0, positive, share
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.output import (
-    add_output_options,
+    OUTPUT,
     print_result,
     write_result_files,
 )
@@ -23,110 +24,45 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import FORMATS, Gold, GoldFile, LinkFile
 from fairseq_normalign.text.words import TextFile
 
-MOST_DECIMALS = 6  # as many as are kept
 NEEDED_TEXTS = {
     "length": ["source"],
     "source-frequency": ["source"],
     "target-frequency": ["source", "target"],
 }
-TEXTS = {
-    "--source": ("TEXT", "tokenised source text; links outside it are refused"),
-    "--target": ("TEXT", "tokenised target text"),
-}
-COUNTED = {
-    "--count-source": ("TEXT", "text for source-frequency (else --source itself)"),
-    "--count-target": ("TEXT", "text for target-frequency (else --target itself)"),
-}
+OPTIONS = f"""
+GOLD  gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines
+[HYP...]  alignments to score; - is stdin (default: -)
+-i --input HYP...  links to score, as HYP
+reading:
+  --gold-index 0|1 = 0        first word of the gold
+  --reverse-gold              the gold has the target word first
+  --gold-format {"|".join(FORMATS)} = auto  format of the gold
+  --hyp-index 0|1             first word of the hypotheses (default: 0, or as written)
+  --reverse-hyp               the hypotheses have the target word first
+  --hyp-format {"|".join(FORMATS)} = auto   format of the hypotheses
+  --sure-mark p|- = -         what marks sure links in the gold
+  --possible keep|drop|sure = keep  possible links: keep, drop, or take as sure
+  --lines {"|".join(aer.LINES)} = all       score these lines only, counted from 1
+  --source TEXT               tokenised source text; links outside it are refused
+  --target TEXT               tokenised target text
+statistics:
+  --alpha X                   also report F_A = 1 / (A/P + (1-A)/R)
+  --intervals                 95% bootstrap interval of AER
+  --paired                    p-value against the first HYP (approximate randomization)
+  --samples N = 1000          samples for --intervals and --paired
+  --seed K = 12345            random seed for both
+  --breakdown {"|".join(breakdown.KINDS)}...  also score by kind of link
+  --count-source TEXT         text for source-frequency (else --source itself)
+  --count-target TEXT         text for target-frequency (else --target itself)
+output:
+  -b --score-only             print AER only, a line per HYP
+  -w --width 0|1|2|3|4|5|6 = 1  decimals
+"""
 
 
 DESCRIPTION = """Alignment error rate, precision and recall of word alignments. stdout has the
 scores; warnings about files that look misread go to stderr."""
 EXAMPLE = "normalign aer test.talp hyp.pharaoh --gold-index 1 --intervals"
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "gold", metavar="GOLD", help="gold links: 'i-j' sure, 'ipj' possible; or NAACL/WPT lines"
-    )
-    parser.add_argument(
-        "hyp", metavar="HYP", nargs="*", help="alignments to score; - is stdin (default: -)"
-    )
-    parser.add_argument(
-        "-i", "--input", nargs="+", default=[], metavar="HYP", help="the same, anywhere"
-    )
-    add_reading_options(parser)
-    add_statistics_options(parser)
-    group = add_output_options(parser)
-    group.add_argument(
-        "-b", "--score-only", action="store_true", help="print AER only, a line per HYP"
-    )
-    group.add_argument(
-        "-w",
-        "--width",
-        type=from_0,
-        choices=range(MOST_DECIMALS + 1),
-        default=1,
-        metavar="N",
-        help="decimals, 0 to 6",
-    )
-
-
-def add_reading_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("reading")
-    for side, name in (("gold", "gold"), ("hyp", "hypotheses")):
-        group.add_argument(
-            f"--{side}-index",
-            type=int,
-            choices=(0, 1),
-            default=0,
-            help=f"first word of the {name} (default: 0{', or as written' * (side == 'hyp')})",
-        )
-        group.add_argument(
-            f"--reverse-{side}", action="store_true", help=f"the {name} have the target word first"
-        )
-        group.add_argument(
-            f"--{side}-format", choices=FORMATS, default="auto", help=f"format of the {name}"
-        )
-    # None: as normalign align wrote it, which FILE.json beside it says.
-    parser.set_defaults(hyp_index=None)
-    add_table(
-        group,
-        {
-            "--sure-mark": (("-", "p"), "what marks sure links in the gold", str, "-"),
-            "--possible": (
-                ("keep", "drop", "sure"),
-                "possible links: keep, drop, or take as sure",
-                str,
-                "keep",
-            ),
-            "--lines": (aer.LINES, "score these lines only, counted from 1", str, "all"),
-        },
-    )
-    add_table(group, TEXTS)
-
-
-def add_statistics_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("statistics")
-    add_table(
-        group,
-        {
-            "--alpha": ("A", "also report F_A = 1 / (A/P + (1-A)/R)", share),
-            "--intervals": "95%% bootstrap interval of AER",
-            "--paired": "p-value against the first HYP (approximate randomization)",
-        },
-    )
-    group.add_argument(
-        "--samples", type=positive, default=1000, help="samples for --intervals and --paired"
-    )
-    group.add_argument("--seed", type=from_0, default=12345, help="random seed for both")
-    group.add_argument(
-        "--breakdown",
-        nargs="+",
-        choices=breakdown.KINDS,
-        default=[],
-        help="also score by kind of link",
-    )
-    add_table(group, COUNTED)
 
 
 def check(args: Namespace) -> None:
@@ -144,7 +80,7 @@ def check(args: Namespace) -> None:
     check_outputs(args, *filter(None, readings))
 
 
-parse_args = command("aer", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = command("aer", DESCRIPTION, EXAMPLE, OPTIONS + OUTPUT, check)
 
 
 def main(args: Namespace) -> None:
@@ -160,7 +96,7 @@ def main(args: Namespace) -> None:
     systems = [LinkFile(path, index=index_of(args, path), **reading) for path in args.input]
     texts = [TextFile(path) for path in (args.source, args.target) if path]
     names = [gold.name, *(system.name for system in systems)]
-    bounds = [breakdown.BoundsCheck(names, args.source, args.target)] if texts else []
+    bounds = [partial(breakdown.check_bounds, names, args.source, args.target)] if texts else []
     breakdowns = []
     for kind in args.breakdown:
         text = counted_text(args, kind)
@@ -178,23 +114,24 @@ def main(args: Namespace) -> None:
     scores = aer.score(gold, systems, lines=args.lines, beside=texts, watchers=watchers)
     sampling = {"samples": args.samples, "seed": args.seed}
     shown = []
-    for place, (name, total, sentences) in enumerate(scores):
+    for place, (system, sentences) in enumerate(zip(systems, scores, strict=True)):
         interval = p_value = None
         if args.intervals:
             interval = aer.interval(sentences, **sampling)
         if args.paired and place > 0:
-            p_value = aer.paired_p_value(scores[0].sentences, sentences, **sampling)
+            p_value = aer.paired_p_value(scores[0], sentences, **sampling)
         bands = {part.kind: part.table(place) for part in breakdowns}
         signature = signature_of(args, args.input[place])
-        shown.append(System(name, signature, total, interval, p_value, bands))
+        total = aer.Counts.total(sentences)
+        shown.append(System(system.name, signature, total, interval, p_value, bands))
         if not args.quiet:
             first = [columns[place] for columns in links]
-            warn(args, systems[place], first, golds)
+            warn(args, system, first, golds)
     result = ScoresResult(shown, args.alpha, args.width)
     write_result_files(result, args)
     if args.score_only and args.format == "text":
-        for system in shown:
-            print(result.number(aer.percent(system.counts.aer)))
+        for scored in shown:
+            print(result.number(aer.percent(scored.counts.aer)))
     else:
         print_result(result, args, signature=False)
 
@@ -221,9 +158,9 @@ def warn(args: Namespace, system: LinkFile, links: Sequence, golds: Sequence[Gol
         sure_mark=args.sure_mark,
         possible=args.possible,
     )
-    advice = doctor.diagnose(links, golds, read)
+    advice, _ = doctor.diagnose(links, golds, read)
     if advice:
-        say(f"normalign aer: warning: {system.name}: {advice.words}")
+        say(f"normalign aer: warning: {system.name}: {advice}")
 
 
 def signature_of(args: Namespace, path: str) -> dict:

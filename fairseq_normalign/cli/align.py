@@ -6,7 +6,6 @@ from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from fairseq_normalign.alignment.evidence import (
     AUTO,
@@ -22,10 +21,10 @@ from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
 from fairseq_normalign.cli import checks, methods, options
 from fairseq_normalign.cli.align_run import align_without_model, finish, link_files, tasks
-from fairseq_normalign.cli.runs import add_run_options, check_run_options, run_command
+from fairseq_normalign.cli.runs import check_run_options, run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream
-from fairseq_normalign.options import add_flags
+from fairseq_normalign.files import is_stream, refuse_unwritable
+from fairseq_normalign.runs.measure import Plan
 from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
 BITEXT = "bitext"  # the method that needs no model
@@ -38,59 +37,45 @@ EXAMPLE = """normalign align deen/ test.de test.en -r ende/ -o test.links
          normalign align deen/ test.de test.en --method weights --layer 2 > test.links"""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    add_flags(parser, AlignOptions)
-    add_combination_options(parser)
-    add_output_options(parser)
-    parser.add_argument(
-        "--interactive",
-        action="store_true",
-        help="answer each line 'source ||| target' of stdin at once; needs --learned FILE",
-    )
-    add_run_options(parser)
+COMBINATION = f"""
+combination: of all layers, heads and steps, of one model or of two
+  --combine {"|".join(COMBINATIONS)}|none = auto
+      how layers, steps and models are combined. auto: learned on 100 pairs or more, else product;
+      none: one layer and step, as with --layer, --head or --step
+  --evidence E...       {FORM} (default: chosen without gold)
+  --learn-pairs N       how many of the first pairs the lexicon of learned is counted in (default:
+                        2000)
+  --bitext FILE...      translated text to learn from: SOURCE TARGET, or one file of ' ||| ' lines,
+                        also .gz; a corpus of 20,000 pairs or more counts without it
+  --learned FILE        use the layers, weights and lexicon of this file; if it does not exist,
+                        write it
+{options.reverse_options("for better links, and for --method shift-att")}"""
+INTERACTIVE = """
+output:
+  --interactive         answer each line 'source ||| target' of stdin at once; needs --learned FILE
+"""
+OUTPUT = f"""
+output:
+  -o --output FILE      write here, and the signature to FILE.json
+  --index 0|1           first word in the output (default: 0; 1 with -f {" or ".join(FROM_1)})
+  -f --format {"|".join(WRITERS)} = pharaoh  format of the links
+  --never-empty         a pair without links gets the best one, for tools that drop empty lines
+  --confidence          write each link's probability, or without learned weights its share of its
+                        row: 0-0:0.930; the last digit may depend on --max-tokens
+"""
+WITHOUT_MODEL = """
+TEXT...           SOURCE TARGET, or one file
+--method bitext   the method that needs no MODEL
+--extract NAME = relative:0.75  how links are taken
+--bitext FILE...  translated text to learn from, as TEXT, also .gz
+"""
 
 
-def add_combination_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "combination", "of all layers, heads and steps, of one model or of two"
-    )
-    group.add_argument(
-        "--combine",
-        choices=(*COMBINATIONS, NONE),
-        default=AUTO,
-        help="how layers, steps and models are combined. auto: learned on 100 pairs or more, else "
-        "product; none: one layer and step, as with --layer, --head or --step",
-    )
-    options.add_reverse_options(group, "for better links, and for --method shift-att")
-    group.add_argument(
-        "--evidence", nargs="+", metavar="E", help=f"{FORM} (default: chosen without gold)"
-    )
-    group.add_argument(
-        "--learn-pairs",
-        type=options.positive,
-        metavar="N",
-        help="how many of the first pairs the lexicon of learned is counted in (default: 2000)",
-    )
-    add_bitext_option(group)
-    group.add_argument(
-        "--learned",
-        metavar="FILE",
-        help="use the layers, weights and lexicon of this file; if it does not exist, write it",
-    )
+def add_old_options(parser: ArgumentParser) -> None:
+    """Names that options had, and what is an option of other commands."""
     for old in ("--decision", "--lexicon"):
-        group.add_argument(old, type=_replaced, help=SUPPRESS)
-    group.add_argument("--gold", type=_elsewhere, help=SUPPRESS)
-
-
-def add_bitext_option(group: Any) -> None:
-    group.add_argument(
-        "--bitext",
-        nargs="+",
-        metavar="FILE",
-        help="translated text to learn from: SOURCE TARGET, or one file of ' ||| ' lines, also "
-        ".gz; a corpus of 20,000 pairs or more counts without it",
-    )
+        parser.add_argument(old, type=_replaced, help=SUPPRESS)
+    parser.add_argument("--gold", type=_elsewhere, help=SUPPRESS)
 
 
 def _replaced(path: str) -> str:
@@ -101,37 +86,6 @@ def _elsewhere(path: str) -> str:
     raise ArgumentTypeError(
         f"align writes links; their error rates: normalign aer {path} LINKS; those of all methods: "
         f"normalign methods MODEL SOURCE TARGET --gold {path}"
-    )
-
-
-def add_output_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o", "--output", metavar="FILE", help="write here, and the signature to FILE.json"
-    )
-    group.add_argument(
-        "--index",
-        type=int,
-        choices=(0, 1),
-        help=f"first word in the output (default: 0; 1 with -f {' or '.join(FROM_1)})",
-    )
-    group.add_argument(
-        "-f",
-        "--format",
-        choices=tuple(WRITERS),
-        default="pharaoh",
-        help="of the links (default: %(default)s)",
-    )
-    group.add_argument(
-        "--never-empty",
-        action="store_true",
-        help="a pair without links gets the best one, for tools that drop empty lines",
-    )
-    group.add_argument(
-        "--confidence",
-        action="store_true",
-        help="write each link's share of its row: 0-0:0.930; the last digit may depend on "
-        "--max-tokens",
     )
 
 
@@ -154,7 +108,7 @@ def check(args: Namespace) -> None:
         check_interactive(args)
     settle_format(args)
     if args.user_dir is None:  # another plugin may have methods of its own
-        parse_evidences(args.evidence or [])
+        parse_evidences(args.evidence)
 
 
 def settle_format(args: Namespace) -> None:
@@ -166,9 +120,9 @@ def settle_format(args: Namespace) -> None:
 
 def check_signed_output(args: Namespace) -> None:
     """Refuses an output that cannot be written in the end, or its signature."""
-    files = [file.path for file in link_files(args)]
+    files = [str(file.path) for file in link_files(args)]
     for path in (args.output, f"{args.output}.json"):
-        checks.check_output(path, *checks.inputs_of(args), *files)
+        refuse_unwritable(path, *checks.inputs_of(args), *files)
     refuse_unsignable(args.output)
 
 
@@ -201,11 +155,9 @@ def check_learned(args: Namespace) -> None:
     if is_stream(args.learned):
         raise InputError(f"--learned {args.learned}: not a file")
     if args.output:
-        checks.check_output(args.output, args.learned)
+        refuse_unwritable(args.output, args.learned)
     if not Path(args.learned).is_file():
-        checks.check_output(args.learned, *checks.inputs_of(args))
-        if args.output and args.learned in (args.output, f"{args.output}.json"):
-            raise InputError(f"{args.learned}: named for two outputs; use another name")
+        refuse_unwritable(args.learned, *checks.inputs_of(args))
 
 
 def check_interactive(args: Namespace) -> None:
@@ -216,26 +168,26 @@ def check_interactive(args: Namespace) -> None:
     args.chunk = 1
 
 
-parse_links = options.model_command("align", DESCRIPTION, EXAMPLE, add_options, check, several=True)
-
-
-def add_options_without_model(parser: ArgumentParser) -> None:
-    parser.add_argument("texts", nargs="+", metavar="TEXT", help="SOURCE TARGET, or one file")
-    parser.add_argument("--method", choices=(BITEXT,), help="the method that needs no MODEL")
-    parser.add_argument("--extract", default="relative:0.75", help="how links are taken")
-    add_bitext_option(parser)
-    add_output_options(parser)
+parse_links = options.model_command(
+    "align",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + COMBINATION + INTERACTIVE + OUTPUT,
+    check,
+    flags=(AlignOptions, Plan),
+    more=add_old_options,
+    several=True,
+)
 
 
 def check_without_model(args: Namespace) -> None:
-    if len(args.texts) > 2 or "-" in args.texts:
+    if len(args.text) > 2 or "-" in args.text:
         raise InputError("--method bitext takes files: SOURCE TARGET, or one of ' ||| ' lines")
-    args.bitext = args.bitext or []
     check_bitext(args)
     extractor(args.extract)
     if args.output:
         for path in (args.output, f"{args.output}.json"):
-            checks.check_output(path, *args.texts, *args.bitext)
+            refuse_unwritable(path, *args.text, *args.bitext)
         refuse_unsignable(args.output)
     settle_format(args)
 
@@ -244,7 +196,7 @@ parse_without_model = options.command(
     "align",
     "Word alignments by the words of the text alone, without a model: a hidden Markov model.",
     "normalign align --method bitext test.de test.en --bitext train.de train.en -o test.links",
-    add_options_without_model,
+    WITHOUT_MODEL + OUTPUT,
     check_without_model,
 )
 

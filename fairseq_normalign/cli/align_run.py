@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairseq_normalign.alignment.evidence import LINKS, LinksFile, parse_evidences
+from fairseq_normalign.alignment.evidence import LINKS, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
-from fairseq_normalign.attention.extract import extractor
+from fairseq_normalign.attention.extract import extractor, values_of
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.runs import Task, options_of_each
 from fairseq_normalign.errors import InputError
@@ -41,9 +41,9 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         count: expected numbers of links instead of links.
     """
     from fairseq_normalign.alignment.loading import load_aligner
-    from fairseq_normalign.alignment.run import LinkCounts, Links, check_policy, keep_learned
+    from fairseq_normalign.alignment.run import Links, check_policy, keep_learned
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
-    from fairseq_normalign.host.raw_corpus import Notes, check_not_empty, raw_corpus
+    from fairseq_normalign.host.raw_corpus import check_not_empty, raw_corpus
 
     (args,) = options_of_each(args)
     aligner = load_aligner(args)
@@ -53,25 +53,25 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         raise InputError(
             f"{args.learned}: was learned without a bitext; for --bitext name a new file"
         )
-    links = [LinkFile(file.path, reverse=file.reverse) for file in link_files(args)]
-    corpus = raw_corpus(args, aligner.models, links)
+    corpus = raw_corpus(args, aligner.models, link_files(args))
     models = aligning(args, aligner, corpus.kind, learned)
     first = []
     if not args.interactive:  # or nobody could answer before many pairs have come
         first = list(islice(corpus.items, EXAMINED_PAIRS))
-        check_not_empty(len(first), corpus.names[0])
+        check_not_empty(len(first), corpus.name)
         models.reader.examine(first)
     signed = {"index": args.index} if args.index else {}  # which normalign aer reads
     if args.never_empty:
         signed["never-empty"] = 1
     if args.confidence:  # its last digit may depend on the size of batches
         signed["batch"] = args.max_tokens
-    measure = (LinkCounts if count else Links)(
+    measure = Links(
         0 if args.interactive else aligner.sample_size,
         index=args.index,
         confidence=args.confidence,
         format=args.format,
         never_empty=args.never_empty,
+        count=count,
         signed=signed,
     )
     job = prepared_job(measure, models, chain(first, corpus.items), folder, corpus.total)
@@ -83,8 +83,8 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         where = "" if args.learned is None else f"{args.learned}: "
         here = decided.decision._replace(agreement=job.prepared["agreement"])
         shell.note(where + here.summary())
-    notes = Notes(models.reader, corpus.names)
-    yield Task([job], models, partial(load_aligning, args, corpus.kind), notes, "alignments")
+    load, too_long = partial(load_aligning, args, corpus.kind), models.reader.too_long_pairs()
+    yield Task([job], models, load, too_long, "alignments")
 
 
 def load_aligning(args: Namespace, kind: str, place: Place) -> Aligning:
@@ -112,20 +112,14 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes the links, and their signature beside them or to stderr."""
     links = made["links"]
     signature = dict(links.prepared["signature"])
-    policies: dict[str, str] = {}  # for long pairs, and where the first of them is
+    policies = []  # for long pairs, of all shards
     pairs = 0
     with signed_file(args.output, signature) if args.output else nullcontext(sys.stdout) as file:
         for part in links.partials:
-            count, places = part.notes["too_long"]
-            if count:
-                policies.setdefault(part.notes["policy"], places[0])
-                if len(policies) > 1:
-                    ways = [f"{place} with --too-long {way}" for way, place in policies.items()]
-                    raise InputError(
-                        f"{' and '.join(ways)}: expected all shards to be run with the same, from "
-                        "the start"
-                    )
-                signature["too-long"] = part.notes["policy"]
+            count, _ = part.notes["too_long"]
+            if count and part.notes["policy"] not in policies:
+                policies.append(part.notes["policy"])
+                signature["too-long"] = "+".join(policies)
             lines = part.text.split("\n")[:-1]
             file.writelines(file_lines(lines, args.format, first=pairs + 1))
             file.flush()
@@ -139,10 +133,10 @@ def align_without_model(args: Namespace) -> None:
     from fairseq_normalign.alignment.bitext import LARGE, bitext_of
 
     with bar("counting"):
-        first = list(islice(read_words(args.texts), LARGE))
-        bitext = bitext_of(args.bitext, args.texts, first, least=1)
+        first = list(islice(read_words(args.text), LARGE))
+        bitext = bitext_of(args.bitext, args.text, first, least=1)
     if bitext is None:
-        raise InputError(f"{args.texts[0]}: no sentence pairs to count")
+        raise InputError(f"{args.text[0]}: no sentence pairs to count")
     if bitext.pairs < LARGE:
         warnings.warn(
             f"counted in {bitext.pairs} pairs only, so that links are poor; name more text by "
@@ -160,18 +154,18 @@ def align_without_model(args: Namespace) -> None:
 
 def _lines(args: Namespace, bitext: Bitext) -> Iterator[str]:
     extract, write = extractor(args.extract), WRITERS[args.format]
-    softs = bitext.soft(read_words(args.texts))
+    softs = bitext.soft(read_words(args.text))
     with bar("alignments") as shown:
-        for texts, soft in zip(read_words(args.texts), softs, strict=True):
+        for texts, soft in zip(read_words(args.text), softs, strict=True):
             links = extract(soft)
-            shares = [float(soft[target, source]) for source, target in links]
+            shares = values_of(soft, links) if args.confidence else None
             of_rows = soft / np.maximum(soft.sum(axis=1, keepdims=True), 1)
-            pair = AlignedPair(links, shares if args.confidence else None, *texts, of_rows)
+            pair = AlignedPair(links, shares, *texts, of_rows)
             yield write(pair, args.index)
             shown.update()
 
 
-def link_files(args: Namespace) -> list[LinksFile]:
+def link_files(args: Namespace) -> list[LinkFile]:
     """The files of other aligners' links among the evidences."""
-    texts = [text for text in args.evidence or [] if LINKS.fullmatch(text)]
+    texts = [text for text in args.evidence if LINKS.fullmatch(text)]
     return parse_evidences(texts)[1]

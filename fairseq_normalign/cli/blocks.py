@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,72 +29,30 @@ if TYPE_CHECKING:
     from fairseq_normalign.results.result import Result
 
 
-def add_block_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("what is measured")
-    group.add_argument(
-        "--attention",
-        choices=("all", "encoder", "decoder"),
-        default="all",
-        help="encoder, decoder: its self-attention alone; that of the encoder needs no target",
-    )
-    options.add_limit_option(group)
-    group.add_argument(
-        "--max-length",
-        type=options.positive,
-        metavar="N",
-        help="tokens of a sentence, special ones included; longer ones are too long, as if the "
-        "model took no more (default: what the model takes)",
-    )
-    group = parser.add_argument_group("masks", "of masked language models, such as BERT")
-    options.add_table(
-        group,
-        {
-            "--mask-share": (
-                "X",
-                "mask this share of the tokens of a sentence, one at least; special ones stay "
-                "(default: none)",
-                options.share,
-            ),
-            "--seed": ("N", "which ones", int, 0),
-        },
-    )
-    group = parser.add_argument_group("tokens")
-    named = [f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items()]
-    group.add_argument(
-        "--categories",
-        choices=tuple(PRESETS),
-        default=DEFAULT,
-        help=f"categories of tokens ({'; '.join(named)}; default: %(default)s)",
-    )
-    group.add_argument(
-        "--category",
-        action="append",
-        default=[],
-        metavar="NAME=REGEX",
-        help="a category of your own instead: tokens that match as a whole, as they stand in the "
-        "dictionary; several are tried in their order, and what matches none is 'other'",
-    )
-    sources = "; ".join(f"{name}: {meaning}" for name, meaning in SOURCES.items())
-    options.add_table(
-        group,
-        {
-            "--ranks": (
-                tuple(SOURCES),
-                f"where the frequency ranks of tokens come from ({sources}; default: %(default)s)",
-                str,
-                "ids",
-            ),
-            "--frequencies": (
-                "FILE",
-                "lines `word count` or `piece count` that frequency ranks come from instead: one "
-                "file, or one of the source and one of the target",
-                str,
-                None,
-                "+",
-            ),
-        },
-    )
+NAMED = "; ".join(f"{name}: {', '.join(preset.names)}" for name, preset in PRESETS.items())
+RANKED = "; ".join(f"{name}: {meaning}" for name, meaning in SOURCES.items())
+BLOCKS = f"""{options.CORPUS}
+what is measured:
+  --attention all|encoder|decoder = all
+      encoder, decoder: its self-attention alone; that of the encoder needs no target
+  --limit N           take the first N sentences of the corpus (default: all)
+  --max-length N      tokens of a sentence, special ones included; longer ones are too long, as if
+                      the model took no more (default: what the model takes)
+masks: of masked language models, such as BERT
+  --mask-share X      mask this share of the tokens of a sentence, one at least; special ones stay
+                      (default: none)
+  --seed K = 0        random seed of --mask-share
+tokens:
+  --categories {"|".join(PRESETS)} = {DEFAULT}
+      categories of tokens ({NAMED})
+  --category NAME=REGEX+
+      a category of your own instead: tokens that match as a whole, as they stand in the dictionary;
+      several are tried in their order, and what matches none is 'other'
+  --ranks {"|".join(SOURCES)} = ids
+      where the frequency ranks of tokens come from ({RANKED})
+  --frequencies FILE...  lines `word count` or `piece count` that frequency ranks come from instead:
+                      one file, or one of the source and one of the target
+"""
 
 
 def check_block_options(args: Namespace) -> None:
@@ -102,7 +60,7 @@ def check_block_options(args: Namespace) -> None:
     parse_categories(args.categories, args.category)
     check_several(args)
     check_run_options(args)
-    if len(args.frequencies or []) > 2:
+    if len(args.frequencies) > 2:
         raise InputError(
             f"--frequencies: {len(args.frequencies)} files; name one, or one of the source and one "
             "of the target"
@@ -133,12 +91,11 @@ def measures_of(args: Namespace, counts: Mapping[str, Counted]) -> list[Blocks]:
 
 def read_counts(args: Namespace) -> dict[str, Counted]:
     """The counts of each side that ``--frequencies`` names."""
-    from fairseq_normalign.layers.block_survey import Counted
     from fairseq_normalign.text.frequencies import read_frequencies
 
     if not args.frequencies:
         return {}
-    counted = [Counted(read_frequencies(path), path) for path in args.frequencies]
+    counted = [(read_frequencies(path), path) for path in args.frequencies]
     return {"source": counted[0], "target": counted[-1]}
 
 
@@ -166,7 +123,7 @@ def show_blocks(
 
 def signature_of(args: Namespace, survey: BlockSurvey) -> dict[str, Any]:
     """Every choice that moves a number."""
-    files = [Path(path).name for path in args.frequencies or []]
+    files = [Path(path).name for path in args.frequencies]
     masks = {} if args.mask_share is None else {"masks": args.mask_share, "seed": args.seed}
     lengths = {} if args.max_length is None else {"max-length": args.max_length}
     return {

@@ -5,7 +5,6 @@ A check reads ``args.given``, the options that are not at their defaults; see ``
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream, name_of, refuse_overwriting
+from fairseq_normalign.files import is_stream, name_of, refuse_unwritable
 from fairseq_normalign.options import flag
 
 PICTURES = (".png", ".pdf", ".svg")
@@ -89,7 +88,6 @@ def check_files(args: Namespace) -> None:
     if missing:
         raise InputError(f"{missing[0]}: no such file")
     refuse_stdin_twice(*inputs)
-    check_user_dir(args.user_dir)
     check_outputs(args, *inputs_of(args))
 
 
@@ -97,7 +95,7 @@ def check_outputs(args: Namespace, *inputs: str) -> None:
     """Refuses files that cannot be written, are read, or are named twice."""
     outputs = named_files(args, OUTPUTS)
     for output in outputs:
-        check_output(output, *inputs)
+        refuse_unwritable(output, *inputs)
     if len({os.path.realpath(output) for output in outputs}) < len(outputs):
         raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
     if getattr(args, "plot", None):
@@ -109,19 +107,6 @@ def check_picture(option: str, path: str) -> None:
     if not path.endswith(PICTURES):
         expected = ", ".join(PICTURES)
         raise InputError(f"{option} {path}: expected a name that ends in {expected}")
-
-
-def check_user_dir(folder: str | None) -> None:
-    """Refuses a plugin that is neither here nor beside fairseq, where fairseq looks, too."""
-    if folder is None:
-        return
-    spec = importlib.util.find_spec("fairseq")
-    homes = map(Path, (spec and spec.submodule_search_locations) or [])
-    places = [Path(folder)]
-    for home in homes:
-        places += [home / folder, home.parent / folder]
-    if not any(place.is_dir() for place in places):
-        raise InputError(f"--user-dir {folder}: no such directory; expected that of a plugin")
 
 
 def inputs_of(args: Namespace) -> list[str]:
@@ -139,17 +124,6 @@ def _folders(args: Namespace) -> list[str]:
     return [folder for folder in ":".join(filter(None, named)).split(":") if folder]
 
 
-def check_output(output: str, *inputs: str) -> None:
-    """Refuses a file that cannot be written or that is read."""
-    if not Path(output).parent.is_dir():
-        raise InputError(f"{output}: cannot be written: no such directory")
-    if not os.access(Path(output).parent, os.W_OK) and not is_stream(output):
-        raise InputError(f"{output}: cannot be written: no permission to write in its directory")
-    if Path(output).is_dir():
-        raise InputError(f"{output}: cannot be written: it is a directory")
-    refuse_overwriting(output, *inputs)
-
-
 def named_files(args: Namespace, names: Iterable[str]) -> list[str]:
     """The files that some options name, as one list."""
     values: list[str] = []
@@ -165,15 +139,10 @@ READ_BY_EACH = ("source_file", "target_file", "hypotheses", "gold", "frequencies
 
 
 def check_several(args: Namespace) -> None:
-    """Refuses a checkpoint that is named twice, and pipes that several models would read."""
-    if len(args.path) < 2:
-        return
-    places = [os.path.realpath(path) for path in args.path]
-    for number, path in enumerate(args.path):
-        if places[number] in places[:number]:
-            raise InputError(f"--path: {path} is named twice; expected different checkpoints")
-    files = named_files(args, READ_BY_EACH)
-    refuse_streams(*files, why=f", and {len(args.path)} models read it")
+    """Refuses pipes that several models would read."""
+    if len(args.path) > 1:
+        files = named_files(args, READ_BY_EACH)
+        refuse_streams(*files, why=f", and {len(args.path)} models read it")
 
 
 def numbers_of(args: Namespace) -> list[int | None]:

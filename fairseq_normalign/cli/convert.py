@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.checks import check_output, requires
+from fairseq_normalign.cli.checks import requires
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.files import refuse_unwritable
 
 DESCRIPTION = """Write a checkpoint as one of another architecture with the same parameters:
 transformer_normalign to transformer, which fairseq loads without the plugin, or back. Or write it
 as a folder of Hugging Face, with --to huggingface: as Marian, M2M-100 or mBART, whichever format
 can hold it; one that none of them can is refused. Pruned heads come back as zeros there."""
 EXAMPLE = "normalign convert checkpoint_best.pt --arch transformer -o plain.pt"
-FORMATS = ("huggingface",)
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("checkpoint", metavar="CHECKPOINT")
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--arch", help="transformer, transformer_normalign, …")
-    what.add_argument("--to", choices=FORMATS, help="write a folder for another toolkit")
-    parser.add_argument(
-        "--data",
-        metavar="DATA",
-        help="with --to: the folder of the dictionaries, with SentencePiece models beside them "
-        "(default: the folder of the checkpoint)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        required=True,
-        metavar="FILE",
-        help="the checkpoint to write; with --to, a new folder",
-    )
+OPTIONS = """
+CHECKPOINT         the checkpoint to convert
+--arch NAME        transformer, transformer_normalign, …
+--to huggingface   write a folder for another toolkit, instead of --arch
+--data DATA        with --to: the folder of the dictionaries, with SentencePiece models beside them
+                   (default: the folder of the checkpoint)
+-o --output FILE = required  the checkpoint to write; with --to, a new folder
+"""
 
 
 def check(args: Namespace) -> None:
+    if (args.arch is None) == (args.to is None):
+        raise InputError("needs one of --arch NAME and --to huggingface")
     requires(args, "to", "data")
     if args.arch is not None:
-        check_output(args.output, args.checkpoint)
+        refuse_unwritable(args.output, args.checkpoint)
 
 
-parse_args = command("convert", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = command("convert", DESCRIPTION, EXAMPLE, OPTIONS, check)
 
 
 def _lost(path: str, arch: str) -> list[str]:

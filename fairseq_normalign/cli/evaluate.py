@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from functools import partial
 
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
-from fairseq_normalign.options import SEARCH, add_flags, read_options
+from fairseq_normalign.heads.comparison import EvaluateOptions, Texts
+from fairseq_normalign.options import SEARCH, read_options
 
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
 BLEU and chrF of its translations, AER where gold is given, and speed of generation against the
 first model."""
 EXAMPLE = """normalign evaluate deen/ a.de a.en
          normalign evaluate deen/ small.pt a.de a.en"""
-TEXTS = {
-    "--source-file": ("FILE", "text to translate"),
-    "--target-file": ("FILE", "references, compared as they are"),
-}
-GOLD_TEXTS = {
-    "--gold-source": ("FILE", "source text of the gold pairs, split into words at blanks"),
-    "--gold-target": ("FILE", "target text of the gold pairs, split into words at blanks"),
-}
-
-
-def add_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("search", "as in fairseq-generate")
-    beam, penalty = SEARCH["beam"], SEARCH["lenpen"]
-    options.add_table(
-        group,
-        {
-            "--beam": ("N", "beam size", options.positive, beam),
-            "--lenpen": ("X", "length penalty", float, penalty),
-        },
-    )
-    group = parser.add_argument_group("text", "a binarised --gen-subset of DATA, or two text files")
-    options.add_table(group, TEXTS)
-    options.add_reading_options(group)
-    add_flags(parser, EvaluateOptions)
-    group = parser.add_argument_group(
-        "gold", "for AER by --method, at the layer and step chosen without gold"
-    )
-    options.add_gold_options(group, "gold links")
-    options.add_table(group, GOLD_TEXTS)
-    add_output_options(parser)
+OPTIONS = f"""
+search: as in fairseq-generate
+  --beam N = {SEARCH["beam"]}        beam size
+  --lenpen X = {SEARCH["lenpen"]}    length penalty
+text: a binarised --gen-subset of DATA, or two text files
+  --source-file FILE  text to translate
+  --target-file FILE  references, compared as they are
+  {options.READING.strip()}
+gold: for AER by --method, at the layer and step chosen without gold
+  --gold-source FILE  source text of the gold pairs, split into words at blanks
+  --gold-target FILE  target text of the gold pairs, split into words at blanks
+  {options.gold_options("gold links").strip()}
+"""
 
 
 def check(args: Namespace) -> None:
@@ -58,7 +41,14 @@ def check(args: Namespace) -> None:
 
 
 parse_args = options.model_command(
-    "evaluate", DESCRIPTION, EXAMPLE, add_options, check, several=True
+    "evaluate",
+    DESCRIPTION,
+    EXAMPLE,
+    OPTIONS + OUTPUT,
+    check,
+    flags=(EvaluateOptions,),
+    several=True,
+    lenpen=float,
 )
 
 
@@ -75,7 +65,8 @@ def main(args: Namespace) -> None:
         EvaluateOptions,
         args,
         reader=partial(PairReader.from_args, args=args),
-        gold=GoldTexts(gold(args), args.gold_source, args.gold_target) if args.gold else None,
+        gold=gold(args) if args.gold else None,
+        gold_texts=(args.gold_source, args.gold_target),
         search=vars(args),
         too_long=args.too_long,
         max_tokens=args.max_tokens,

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import replace
 
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.layers.evolution_plan import EvolutionOptions
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import read_options
 
 DESCRIPTION = """How representations evolve from layer to layer (Voita et al., EMNLP 2019): how much
 of a token's identity, position and neighbours is in its state, how much a layer changes it, and how
 much tokens influence others, by frequency. Of one model, or of several that read the same pieces:
 translation, language (transformer_lm) and masked models."""
 EXAMPLE = "normalign evolution deen/ a.de --plot evolution.png"
-LIMIT = 5000
-
-
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("what is measured")
-    group.add_argument(
-        "--part",
-        choices=("encoder", "decoder"),
-        help="of a model with both (default: the encoder; of a language model, the decoder)",
-    )
-    options.add_limit_option(group, LIMIT)
-    add_flags(parser, EvolutionOptions)
-    group = add_output_options(parser)
-    group.add_argument(
-        "--plot-words",
-        metavar="FILE",
-        help="the states of --words in each layer, by their first two principal components",
-    )
+OPTIONS = """
+what is measured:
+  --part encoder|decoder  which part of the model (default: the encoder; of a language model, the
+                          decoder)
+  --limit N = 5000        take the first N sentences of the corpus
+output:
+  --plot-words FILE       the states of --words in each layer, by their first two principal
+                          components
+"""
 
 
 def check(args: Namespace) -> None:
@@ -49,14 +39,20 @@ def check(args: Namespace) -> None:
 
 
 parse_args = options.model_command(
-    "evolution", DESCRIPTION, EXAMPLE, add_options, check, several=True
+    "evolution",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OUTPUT + OPTIONS,
+    check,
+    flags=(EvolutionOptions,),
+    several=True,
 )
 
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.layers.evolution import evolution
-    from fairseq_normalign.layers.model_part import read_corpus
+    from fairseq_normalign.layers.token_table import read_corpus
 
     complete(args)
     texts = read_corpus(args)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from fairseq_normalign.attention.quantities import QUANTITIES, SOURCE_SHARE
 from fairseq_normalign.cli import checks, options, shell
 from fairseq_normalign.cli.runs import (
     Task,
-    add_run_options,
     check_run_options,
     corpus_of,
     open_corpus,
@@ -23,7 +22,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.runs.chunks import cut
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.measure import Made, prepared_job
+from fairseq_normalign.runs.measure import Made, Plan, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -33,6 +32,20 @@ if TYPE_CHECKING:
 DESCRIPTION = """Writes for each sentence pair an array over its pieces and marks such as </s>, with
 tokens and metadata; read it with fairseq_normalign.open_export or numpy.load. Encoder attention
 needs no target."""
+FORMULAS = ", ".join(f"{name} {quantity.formula}" for name, quantity in QUANTITIES.items())
+OPTIONS = f"""
+export:
+  -o --output FILE.npz = required  the file to write
+  --attention {"|".join(KINDS)} = cross  kind of attention
+  --quantity {"|".join(QUANTITIES)}|{SOURCE_SHARE} = norms
+      {FORMULAS}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, through all
+      layers
+  --layer N...           layers, from 1 (default: all)
+  --head N...            heads to take or to sum over, from 1; a pruned model's have the numbers
+                         that they had in the full one (default: all)
+  --dtype float32|float16 = float32  of the numbers
+  --max-gigabytes N = 10  refuse to write a file larger than this
+"""
 READ = 1000  # pairs that are read together
 CHUNK_GIGABYTES = 0.1  # that are held in memory
 EXAMPLE = "normalign export deen/ a.de a.en --quantity norms --layer 2 -o norms.npz"
@@ -49,41 +62,15 @@ def check(args: Namespace) -> None:
         )
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    formulas = ", ".join(f"{name} {quantity.formula}" for name, quantity in QUANTITIES.items())
-    group = parser.add_argument_group("export")
-    group.add_argument(
-        "-o", "--output", metavar="FILE.npz", required=True, help="the file to write"
-    )
-    options.add_table(
-        group,
-        {
-            "--attention": (tuple(KINDS), "which one", str, "cross"),
-            "--quantity": (
-                (*QUANTITIES, SOURCE_SHARE),
-                f"{formulas}, {SOURCE_SHARE} the share of the source in decoder states by ALTI+, "
-                "through all layers",
-                str,
-                "norms",
-            ),
-            "--layer": ("N", "layers, from 1 (default: all)", options.positive, None, "+"),
-            "--head": (
-                "N",
-                "heads to take or to sum over, from 1; a pruned model's have the numbers that they "
-                "had in the full one (default: all)",
-                options.positive,
-                None,
-                "+",
-            ),
-            "--dtype": (("float32", "float16"), "(default: %(default)s)", str, "float32"),
-            "--max-gigabytes": ("N", "refuse to write a file larger than this", float, 10),
-        },
-    )
-    add_run_options(parser)
-
-
-parse_args = options.model_command("export", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = options.model_command(
+    "export",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS,
+    check,
+    flags=(Plan,),
+    max_gigabytes=float,
+)
 
 
 def main(args: Namespace) -> None:
@@ -99,7 +86,7 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     count, size = 0, 0.0
     for chunk in cut(corpus.items, READ):
         count += len(chunk.items)
-        size += gigabytes(reader.streams(chunk)[0], arrays)
+        size += gigabytes(reader.read(chunk)[0][0], arrays)
     shell.say(f"{count} sentences, {size:.3g} GB")
     if not size <= args.max_gigabytes:
         raise InputError(
@@ -125,15 +112,12 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
         for part in made["arrays"].partials:
             for name, array in part.arrays.items():
                 export.add(int(name), array, *part.notes["tokens"][name])
-        if export.sentences != metadata["sentences"]:
-            raise InputError(
-                f"the corpus had {metadata['sentences']} sentences, then {export.sentences}; "
-                "name files that can be read twice"
-            )
 
 
 def arrays_of(args: Namespace, forcing: TeacherForcing) -> Arrays:
     """What is exported of each pair."""
     from fairseq_normalign.attention.arrays import Arrays
 
-    return Arrays(forcing, args.quantity, layers=args.layer, heads=args.head, dtype=args.dtype)
+    return Arrays(
+        forcing, args.quantity, layers=args.layer or None, heads=args.head or None, dtype=args.dtype
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
-from fairseq_normalign.cli.options import command, from_0, positive
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.options import command
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.errors import InputError
 
 DESCRIPTION = """How good word alignments are, measured without gold: how well linked words predict
@@ -16,13 +16,13 @@ pairs or more."""
 EXAMPLE = "normalign gain test.de test.en one.links two.links"
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="tokenised source text")
-    parser.add_argument("target", metavar="TARGET", help="tokenised target text")
-    parser.add_argument("links", metavar="LINKS", nargs="+", help="alignments, source word first")
-    parser.add_argument("--samples", type=positive, default=1000, help="samples for the intervals")
-    parser.add_argument("--seed", type=from_0, default=12345, help="random seed of the samples")
-    add_output_options(parser)
+OPTIONS = """
+SOURCE             tokenised source text
+TARGET             tokenised target text
+LINKS...           alignments, source word first
+--samples N = 1000  samples for the intervals
+--seed K = 12345   random seed of the samples
+"""
 
 
 def check(args: Namespace) -> None:
@@ -32,7 +32,7 @@ def check(args: Namespace) -> None:
     check_outputs(args, *files)
 
 
-parse_args = command("gain", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = command("gain", DESCRIPTION, EXAMPLE, OPTIONS + OUTPUT, check)
 
 
 def main(args: Namespace) -> None:

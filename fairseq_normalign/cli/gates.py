@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from fairseq_normalign.cli.checks import check_outputs
 from fairseq_normalign.cli.options import command
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of
 
@@ -14,15 +14,13 @@ DESCRIPTION = """How gates and LRP relevance of heads moved together while a tra
 from the file that `fairseq-train --criterion label_smoothed_cross_entropy_l0 --log-relevance N`
 writes to --save-dir."""
 EXAMPLE = "normalign gates checkpoints/relevance.jsonl --plot gates.png"
-
-
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("log", metavar="RELEVANCE.jsonl", help="the file; - is stdin")
-    add_output_options(parser)
+OPTIONS = """
+LOG  the file RELEVANCE.jsonl; - is stdin
+"""
 
 
 parse_args = command(
-    "gates", DESCRIPTION, EXAMPLE, add_options, lambda args: check_outputs(args, args.log)
+    "gates", DESCRIPTION, EXAMPLE, OPTIONS + OUTPUT, lambda args: check_outputs(args, args.log)
 )
 
 

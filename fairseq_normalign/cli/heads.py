@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -12,10 +12,9 @@ from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several, numbers_of
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.cli.runs import (
     Task,
-    add_run_options,
     check_run_options,
     open_corpus,
     options_of_each,
@@ -23,7 +22,7 @@ from fairseq_normalign.cli.runs import (
     run_command,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names, split_words
+from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     NO_RULES,
@@ -31,10 +30,9 @@ from fairseq_normalign.heads.head_scores import (
     check_scores,
     default_scores,
 )
-from fairseq_normalign.options import SEARCH, add_flags, read_options
+from fairseq_normalign.options import SEARCH, read_options
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.measure import Made, prepared_job
-from fairseq_normalign.text.paired import Sources
+from fairseq_normalign.runs.measure import Made, Plan, prepared_job
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
@@ -48,45 +46,17 @@ the rank correlations between all scores. `normalign methods` lists what can be 
 several checkpoints of one architecture: mean ± deviation for each layer, whose heads do not
 correspond, and for each correlation."""
 EXAMPLE = "normalign heads deen/ a.de a.en --ablation -o heads.json"
-LIMIT = 1000
-
-
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("what is measured")
-    group.add_argument(
-        "--scores",
-        nargs="+",
-        metavar="NAME",
-        help=f"what to measure: {', '.join(HEAD_SCORES)} (default: "
-        f"{' '.join(default_scores())}, and what other options ask for)",
-    )
-    options.add_limit_option(group, LIMIT)
-    group.add_argument(
-        "--attention",
-        choices=("all", "encoder"),
-        default="all",
-        help="encoder: self-attention of the encoder alone, which needs no target",
-    )
-    options.add_gold_options(
-        group, "gold links, for the AER of each head of the source–target attention"
-    )
-    options.add_table(
-        group,
-        {
-            "--frequencies": (
-                "FILE",
-                "lines `word count` or `piece count` of the source (default: the counts in the "
-                "dictionary)",
-            ),
-            "--conllu": ("FILE", "a treebank of the source, for syntactic roles"),
-            "--lowercase": "the model reads lowercased text: lowercase the treebank",
-            "--conllu-apart": "the treebank is a text of its own, not that of --source-file",
-        },
-    )
-    add_flags(parser, ProfileOptions)
-    add_output_options(parser)
-    add_run_options(parser)
+OPTIONS = f"""
+what is measured:
+  --scores NAME...    what to measure: {", ".join(HEAD_SCORES)} (default:
+                      {" ".join(default_scores())}, and what other options ask for)
+  --limit N = 1000    take the first N sentences of the corpus
+  --attention all|encoder = all  encoder: self-attention of the encoder alone, which needs no target
+  --frequencies FILE  lines `word count` or `piece count` of the source (default: the counts in the
+                      dictionary)
+  --conllu FILE       a treebank of the source language, for syntactic roles; a text of its own
+  --lowercase         the model reads lowercased text: lowercase the treebank
+{options.gold_options("gold links, for the AER of each head of the source–target attention")}"""
 
 
 def check(args: Namespace) -> None:
@@ -95,19 +65,25 @@ def check(args: Namespace) -> None:
     check_run_options(args)
     check_extract(args.extract)
     checks.requires(args, "gold", "extract", "step")
-    checks.requires(args, "conllu", "lowercase", "conllu_apart")
+    checks.requires(args, "conllu", "lowercase")
     if args.user_dir is None:  # another plugin may have scores of its own
         check_scores(scores_of(args), encoder_alone=args.attention == "encoder")
         check_head_method(args.method)
-    if args.conllu and not args.conllu_apart:
-        checks.refuse_streams(args.source_file, why=", and --conllu is compared with it")
     rules = args.relevance.partition(":")[0]
     if rules not in (*LRP_RULES.values(), NO_RULES):
         expected = ", ".join((*LRP_RULES.values(), NO_RULES))
         raise InputError(f"--relevance {args.relevance}: expected one of: {expected}")
 
 
-parse_args = options.model_command("heads", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+parse_args = options.model_command(
+    "heads",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS + OUTPUT,
+    check,
+    flags=(ProfileOptions, Plan),
+    several=True,
+)
 
 
 def scores_of(args: Namespace) -> list[str]:
@@ -120,7 +96,7 @@ def scores_of(args: Namespace) -> list[str]:
         "UAS": args.conllu,
     }
     names = args.scores
-    if names is None:
+    if not names:
         names = default_scores(encoder_alone=args.attention == "encoder")
     more = [name for name, is_wanted in asked.items() if is_wanted and name not in names]
     return [*names, *more]
@@ -182,7 +158,7 @@ def read_files(args: Namespace) -> ProfileOptions:
     from fairseq_normalign.host.options import gold
     from fairseq_normalign.text.frequencies import read_frequencies
 
-    contents: dict[str, Any] = {"search": vars(args), "seed": args.seed}
+    contents: dict[str, Any] = {"search": vars(args)}
     if args.conllu:
         contents |= {"trees": read_trees(args), "trees_name": args.conllu}
     if args.gold:
@@ -195,14 +171,7 @@ def read_files(args: Namespace) -> ProfileOptions:
 
 
 def read_trees(args: Namespace) -> list[Tree]:
-    from fairseq_normalign.text.treebank import check_text, lowercased, read_conllu
+    from fairseq_normalign.text.treebank import lowercased, read_conllu
 
-    trees = list(read_conllu(args.conllu))
-    if args.lowercase:
-        trees = [lowercased(tree) for tree in trees]
-    if args.source_file and not args.conllu_apart:
-        try:
-            check_text(trees, map(split_words, Sources(args.source_file)), args.source_file)
-        except InputError as error:
-            raise InputError(f"{error}; if it is of another one, add --conllu-apart") from None
-    return trees
+    trees = read_conllu(args.conllu)
+    return list(map(lowercased, trees) if args.lowercase else trees)

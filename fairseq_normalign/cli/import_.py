@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from fairseq_normalign.cli import shell
 from fairseq_normalign.cli.options import command
@@ -13,14 +13,13 @@ it computes and translates stays what it is. Architectures: Marian (OPUS-MT), M2
 mBART-25, mBART-50, BERT and RoBERTa. Prints commands that use the model."""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="the folder of a Hugging Face model")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="DIR", help="the folder to make, a new one"
-    )
+OPTIONS = """
+FOLDER                      the folder of a Hugging Face model
+-o --output DIR = required  the folder to make, a new one
+"""
 
 
-parse_args = command("import", DESCRIPTION, "normalign import opus-mt-de-en/ -o de-en", add_options)
+parse_args = command("import", DESCRIPTION, "normalign import opus-mt-de-en/ -o de-en", OPTIONS)
 
 
 def main(args: Namespace) -> None:

@@ -74,7 +74,8 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     command = argv[0] if argv else ""
     shell.prepare_streams()
-    with shell.tidy_ends(), shell.warnings_as_lines(command):
+    shell.end_tidily()
+    with shell.warnings_as_lines(command):
         try:
             try:
                 return run(argv)
@@ -90,9 +91,9 @@ def main(argv: list[str] | None = None) -> int:
             shell.drop_stdout()
             return 0
         except OSError as error:
-            if error.filename is not None and error.errno in shell.NO_NAME:
+            if error.filename is not None:
                 shell.say(f"normalign {command}: {error.filename}: {error.strerror}")
-            elif error.filename is None and error.errno in shell.NO_STDOUT:
+            elif error.errno in shell.NO_STDOUT:
                 shell.drop_stdout()
                 shell.say(f"normalign {command}: stdout: cannot be written: {error.strerror}")
             else:  # an error of ours
@@ -101,6 +102,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(argv: list[str]) -> int:
+    if argv[:1] == ["help"]:  # normalign help COMMAND
+        argv = [*argv[1:2], "--help"]
     if not argv or argv[0] in ("-h", "--help"):
         print(usage())
         return 0 if argv else 2

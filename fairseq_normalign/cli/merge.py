@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from pathlib import Path
 
 from fairseq_normalign.cli.options import command
@@ -18,30 +18,26 @@ WITH_SHARDS = ("align", "export", "heads", "methods", "mixing", "shortlist", "st
 EXAMPLE = "normalign merge corpus.pharaoh"
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("output", metavar="OUTPUT", help="the --output of all shards")
-    parser.add_argument(
-        "--from",
-        dest="folders",
-        nargs="+",
-        default=[],
-        metavar="FOLDER",
-        help="further folders OUTPUT.run, copied from machines that do not share this one's files",
-    )
+OPTIONS = """
+OUTPUT            the --output of all shards
+--from FOLDER...  further folders OUTPUT.run, copied from machines that do not share this one's
+                  files
+"""
 
 
-parse_args = command("merge", DESCRIPTION, EXAMPLE, add_options)
+parse_args = command("merge", DESCRIPTION, EXAMPLE, OPTIONS)
 
 
 def main(args: Namespace) -> None:
     folder = RunFolder(args.output)
-    for path in (folder.path, *map(Path, args.folders)):
+    folders = list(map(Path, vars(args)["from"]))
+    for path in (folder.path, *folders):
         if not path.is_dir():
             raise InputError(f"{path}: no such folder; run the shards before merge")
     folder.refuse_open()
     with locked(folder.path / "merge", leave=True):
-        for path in args.folders:
-            folder.add(Path(path))
+        for path in folders:
+            folder.add(path)
         folder.refuse_running()
         options = Namespace(**{**folder.options(), "output": args.output})
         if options.command not in WITH_SHARDS:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.alignment.evidence import AlignOptions
@@ -18,10 +19,9 @@ from fairseq_normalign.attention.methods import (
 )
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checks import check_methods, check_several, numbers_of
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.cli.runs import (
     Task,
-    add_run_options,
     check_run_options,
     open_corpus,
     options_of_each,
@@ -31,13 +31,13 @@ from fairseq_normalign.cli.runs import (
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import HEAD_SCORES
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import add_flags
 from fairseq_normalign.runs.folder import RunFolder
-from fairseq_normalign.runs.measure import Made, prepared_job
+from fairseq_normalign.runs.measure import Made, Plan, prepared_job
 from fairseq_normalign.text.links import refuse_other_count
 
 if TYPE_CHECKING:
-    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.alignment.error_table import MethodErrors
 
 TABLE_METHODS = ("weights", "norms", "head-norms")  # which one pass yields together
 EXTRACTION = ("eos", "extract", "source_merge", "target_merge")  # the other choices are the table
@@ -48,29 +48,13 @@ EXAMPLE = """normalign methods
          normalign methods deen/ test.de test.en --gold test.talp --gold-index 1 -f latex"""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("what is measured")
-    group.add_argument(
-        "--method",
-        dest="methods",
-        nargs="+",
-        metavar="NAME",
-        default=list(TABLE_METHODS),
-        help="methods of the table, or all; those of the whole model are slow (default: "
-        f"{' '.join(TABLE_METHODS)})",
-    )
-    options.add_table(
-        group,
-        {
-            "--heads": "measure single heads, too",
-            "--no-cost": "do not measure the time and memory of each method",
-        },
-    )
-    options.add_gold_options(group, "gold links")
-    add_flags(parser, AlignOptions, only=EXTRACTION)
-    add_output_options(parser)
-    add_run_options(parser)
+OPTIONS = f"""
+what is measured:
+  --method NAME... = {" ".join(TABLE_METHODS)}
+      methods of the table, or all; those of the whole model are slow
+  --heads    measure single heads, too
+  --no-cost  do not measure the time and memory of each method
+{options.gold_options("gold links")}"""
 
 
 def check(args: Namespace) -> None:
@@ -82,14 +66,21 @@ def check(args: Namespace) -> None:
     if len(args.path) > 1 and args.heads:
         raise InputError("--heads takes one checkpoint: heads of two models do not correspond")
     check_extract(args.extract or "argmax")
-    if args.methods == ["all"]:
-        args.methods = methods_without_files()
-    args.methods = list(dict.fromkeys(args.methods))
-    check_methods(args, *args.methods)
+    if args.method == ["all"]:
+        args.method = methods_without_files()
+    args.method = list(dict.fromkeys(args.method))
+    check_methods(args, *args.method)
 
 
 parse_table = options.model_command(
-    "methods", DESCRIPTION, EXAMPLE, add_options, check, several=True
+    "methods",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS + OUTPUT,
+    check,
+    flags=(Plan,),
+    more=partial(add_flags, options=AlignOptions, only=EXTRACTION),
+    several=True,
 )
 
 
@@ -108,7 +99,7 @@ def main(args: Namespace) -> None:
 
 def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The error rates of each checkpoint."""
-    from fairseq_normalign.alignment.method_errors import with_gold
+    from fairseq_normalign.alignment.error_table import with_gold
 
     for of_one, measure in zip(options_of_each(args), measures_of(args), strict=True):
         corpus, reader = open_corpus(of_one)
@@ -120,18 +111,18 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
 
 def measures_of(args: Namespace) -> list[MethodErrors]:
     """One for each checkpoint."""
-    from fairseq_normalign.alignment.method_errors import MethodErrors
+    from fairseq_normalign.alignment.error_table import MethodErrors
     from fairseq_normalign.host.options import gold
 
-    align_options = read_options(AlignOptions, args, batch_tokens=args.max_tokens)
+    extraction = {name: getattr(args, name) for name in EXTRACTION}
+    align_options = AlignOptions(**extraction, batch_tokens=args.max_tokens)
     measure = MethodErrors(
-        gold(args), args.methods, align_options, heads=args.heads, costs=not args.no_cost
+        gold(args), args.method, align_options, heads=args.heads, costs=not args.no_cost
     )
-    names = [
-        measure.name if number is None else f"{measure.name}-{number}"
-        for number in numbers_of(args)
-    ]
-    return [replace(measure, name=name) for name in names]
+    numbers = numbers_of(args)
+    if len(numbers) == 1:
+        return [measure]
+    return [replace(measure, name=f"{measure.name}-{number}") for number in numbers]
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:

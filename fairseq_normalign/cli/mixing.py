@@ -2,64 +2,42 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
-    add_block_options,
+    BLOCKS,
     block_tasks,
     check_block_options,
     show_blocks,
 )
-from fairseq_normalign.cli.output import add_output_options
-from fairseq_normalign.cli.runs import add_run_options, run_command
+from fairseq_normalign.cli.output import OUTPUT
+from fairseq_normalign.cli.runs import run_command
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.names import ANALYSES, LAYER_ANALYSES, SCOPES
-from fairseq_normalign.runs.measure import Made
+from fairseq_normalign.runs.measure import Made, Plan
 
 DESCRIPTION = """How much of what an attention block hands on is context, and how much is the token
 itself: the mixing ratio of Kobayashi et al. (2021) by layer and category of tokens, for
 self-attention of encoder and decoder and for source–target attention, and its rank correlation
 with frequency. Several checkpoints of one architecture give mean ± deviation."""
 EXAMPLE = "normalign mixing deen/ a.de a.en --plot mixing.png"
-AVERAGES = {
-    "macro": "over a sentence, then over sentences",
-    "micro": "over all tokens",
-}
-
-
-def add_options(parser: ArgumentParser) -> None:
-    add_block_options(parser)
-    group = add_output_options(parser)
-    group.add_argument(
-        "--analyses",
-        nargs="+",
-        metavar="NAME",
-        help=f"whose ratios are shown by layer and category: {', '.join(ANALYSES)}, or all of "
-        "these (default: ATTNRESLN-N)",
-    )
-    group.add_argument(
-        "--scope",
-        dest="analyses",
-        nargs="+",
-        choices=tuple(SCOPES),
-        help="the same by what is looked at, from the attention alone to the whole layer with its "
-        "feed-forward net; those from ff on are also measured for whole layers, which takes longer",
-    )
-    averages = "; ".join(f"{name}: {meaning}" for name, meaning in AVERAGES.items())
-    group.add_argument(
-        "--average",
-        choices=tuple(AVERAGES),
-        default="macro",
-        help=f"of the ratios by layer and category ({averages}; default: %(default)s)",
-    )
-    parser.set_defaults(mixing=True, statistics=False, analyses=["ATTNRESLN-N"])
-    add_run_options(parser)
+OPTIONS = f"""
+output:
+  --analyses --scope NAME... = ATTNRESLN-N
+      whose ratios are shown by layer and category: {", ".join(ANALYSES)}, or all of these; or, by
+      what is looked at, from the attention alone to the whole layer with its feed-forward net:
+      {", ".join(SCOPES)}; those from ff on are also measured for whole layers, which takes longer
+  --average macro|micro = macro
+      of the ratios by layer and category (macro: over a sentence, then over sentences; micro: over
+      all tokens)
+"""
 
 
 def check(args: Namespace) -> None:
     check_block_options(args)
+    args.mixing, args.statistics = True, False
     if args.analyses == ["all"]:
         args.analyses = list(ANALYSES)
     args.analyses = [SCOPES.get(name, name.upper()) for name in args.analyses]
@@ -70,7 +48,15 @@ def check(args: Namespace) -> None:
     args.layers = not set(args.analyses) <= set(ANALYSES)
 
 
-parse_args = options.model_command("mixing", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+parse_args = options.model_command(
+    "mixing",
+    DESCRIPTION,
+    EXAMPLE,
+    BLOCKS + OUTPUT + OPTIONS,
+    check,
+    flags=(Plan,),
+    several=True,
+)
 
 
 def main(args: Namespace) -> None:

@@ -31,16 +31,18 @@ def place_model(args: Namespace, names: Sequence[str], *, several: bool) -> None
         names = [args.path.pop(), *names]  # --path A.pt B.pt DATA
     if args.path:
         if len(names) > 1:
-            raise InputError(f"{names[1]}: unexpected; with --path, the only word is DATA")
+            raise InputError(
+                f"{names[1]}: one argument too many; with --path, the only one is DATA"
+            )
         args.data = names[0] if names else args.data
         return
     if not names:
-        raise InputError("no MODEL; expected a checkpoint, or a folder with one")
+        raise InputError("no MODEL; name a checkpoint, or a folder with one")
     model, *rest = names
     others = list(takewhile(_is_model, rest)) if several else []
     texts = rest[len(others) :]
     if len(texts) > 2:
-        raise InputError(f"{texts[2]}: unexpected; the words of a command are MODEL SOURCE TARGET")
+        raise InputError(f"{texts[2]}: one argument too many; expected MODEL SOURCE TARGET")
     for name, text in zip(("source_file", "target_file"), texts, strict=False):
         if getattr(args, name, None):
             raise InputError(f"{text}: {flag(name)} names another file")

@@ -18,17 +18,13 @@ from fairseq_normalign.cli.model import place_model
 from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.model_argument import bpe_of_files
-from fairseq_normalign.options import add_table as add_table
-from fairseq_normalign.options import from_0 as from_0
+from fairseq_normalign.options import add_flags, declare, group_of
 from fairseq_normalign.options import layer as layer
 from fairseq_normalign.options import positive as positive
-from fairseq_normalign.options import share as share
 
 MAX_TOKENS = 4000
-TOO_LONG = ("fail", "skip", "truncate")
 OURS = {"help", "help_all", "quiet", "names", "data", "path"}  # of every command that runs a model
 
-AddOptions = Callable[[ArgumentParser], Any]
 Check = Callable[[Namespace], None]
 ParseArgs = Callable[[Sequence[str]], Namespace]
 
@@ -37,19 +33,21 @@ def command(
     name: str,
     description: str,
     example: str,
-    add_options: AddOptions,
+    text: str,
     check: Check = lambda args: None,
+    **kinds: Callable[[str], Any],
 ) -> ParseArgs:
     """How a command without fairseq's options parses its words.
 
     Args:
+        text: of its options, with kinds of their values; see ``declare``.
         check: refuses options that do not go together, and files that cannot be written.
     """
 
     def parse_args(argv: Sequence[str]) -> Namespace:
         epilog = f"Example: {example}"
         parser = CommandParser(name, description=description, epilog=epilog)
-        add_options(parser)
+        declare(parser, text, **kinds)
         args = parser.parse_args(argv)
         _check(args, parser, check)
         return args
@@ -61,25 +59,33 @@ def model_command(
     name: str,
     description: str,
     example: str,
-    add_options: AddOptions,
+    text: str,
     check: Check = lambda args: None,
     *,
+    flags: Iterable[type] = (),
+    more: Callable[[ArgumentParser], object] = lambda parser: None,
     several: bool = False,
+    **kinds: Callable[[str], Any],
 ) -> ParseArgs:
     """How a command that runs a model parses its words; fairseq's wait in ``fairseq_argv``.
 
     Those of fairseq's options that our help does not show are in ``others``.
 
     Args:
-        add_options: adds our own.
+        text: of our own options, with kinds of their values; see ``declare``.
         check: refuses options that do not go together, before files are looked for.
+        flags: dataclasses whose fields are options.
+        more: adds options that cannot be declared.
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
     """
 
     def parse_args(argv: Sequence[str]) -> Namespace:
         parser = model_parser(name, description, example, several=several)
         handed_on = [action for action in parser._actions if action.dest not in OURS]
-        add_options(parser)
+        declare(parser, text, **kinds)
+        more(parser)
+        for options in flags:
+            add_flags(parser, options)
         args, unknown = parser.parse_known_args(argv)
         args.others, more_names = _apart(unknown)
         refuse_unknown(args.others, args.user_dir, parser)
@@ -121,78 +127,10 @@ def model_parser(name: str, description: str, example: str, *, several: bool) ->
         "text, or one file of lines 'source ||| target'; - is stdin (default: the binarised test "
         "set of the model). With --path: DATA, the folder of dictionaries and binarised data",
     )
-    group = parser.add_argument_group("model", "as in fairseq-generate")
-    add_table(
-        group,
-        {
-            "--data": ("DIR", "the folder of dictionaries, if it is not that of MODEL"),
-            "--path": (
-                "CHECKPOINT",
-                "the checkpoint, or several that share dictionaries"
-                if several
-                else "the checkpoint",
-                str,
-                None,
-                "+" if several else None,
-            ),
-        },
-    )
-    add_fairseq_options(group)
-    return parser
-
-
-# fairseq's own options that people need most, with what they take; fairseq parses them once more.
-OF_FAIRSEQ = {
-    "--user-dir": ("DIR", "another plugin; ours is always there"),
-    "--model-overrides": ("DICT", "changes of the model's options"),
-    "--bpe": (
-        "NAME",
-        "splits text into pieces: sentencepiece, … (default: by the files that are named)",
-    ),
-    "--sentencepiece-model": ("FILE", "of --bpe sentencepiece, for both languages"),
-    "--bpe-codes": ("FILE", "of --bpe subword_nmt or fastbpe, for both languages"),
-    "--bpe-vocab-file": ("FILE", "of --bpe bert: vocab.txt (see normalign import)"),
-    "--tokenizer": ("NAME", "splits text into words: moses, …"),
-}
-OF_SIDES = {
-    "--source-bpe-codes": ("FILE", "BPE codes of the source language"),
-    "--source-sentencepiece-model": ("FILE", "SentencePiece model of the source language"),
-    "--target-bpe-codes": ("FILE", "BPE codes of the target language"),
-    "--target-sentencepiece-model": ("FILE", "SentencePiece model of the target language"),
-}
-OF_CORPUS = {
-    "--source-file": (
-        "FILE",
-        "source text, split into words at blanks; or into pieces, with --remove-bpe NAME and no "
-        "--bpe",
-    ),
-    "--target-file": ("FILE", "target text"),
-    "--hypotheses": (
-        "FILE",
-        "translations to align: one a line, or the output of fairseq-generate (which has the "
-        "source too)",
-    ),
-}
-
-
-def add_fairseq_options(group: Any) -> None:
-    group.add_argument("--gen-subset", default="test", help="a binarised subset")
-    add_table(
-        group,
-        {
-            "--max-tokens": (
-                "N",
-                f"tokens in a batch, padding included (default: {MAX_TOKENS})",
-                positive,
-            ),
-            "--cpu": "use no GPU",
-            "--fp16": "half precision",
-            "-s --source-lang": ("L", "source language"),
-            "-t --target-lang": ("L", "target language"),
-        },
-    )
-    add_table(group, OF_FAIRSEQ)
-    group.add_argument(
+    declare(parser, MODEL)
+    few = "the checkpoint, or several that share dictionaries" if several else "the checkpoint"
+    declare(parser, f"model:\n  --path CHECKPOINT{'...' * several}  {few}")
+    group_of(parser, "model").add_argument(
         "--remove-bpe",
         "--post-process",
         dest="post_process",
@@ -201,26 +139,47 @@ def add_fairseq_options(group: Any) -> None:
         metavar="NAME",
         help="how pieces join to words: sentencepiece, subword_nmt, …",
     )
+    return parser
 
 
-def add_corpus_options(parser: ArgumentParser) -> None:
-    """Text files as an alternative to binarised data."""
-    group = parser.add_argument_group(
-        "corpus", "a binarised --gen-subset of DATA, or two text files of words"
-    )
-    add_table(group, OF_CORPUS)
-    add_reading_options(group)
-
-
-def add_reading_options(group: Any) -> None:
-    """How text is split, and what becomes of pairs that are too long."""
-    add_table(group, OF_SIDES)
-    group.add_argument(
-        "--too-long",
-        choices=TOO_LONG,
-        default="fail",
-        help="pairs longer than the model takes: stop, leave the line empty, or cut it",
-    )
+# fairseq's own options that people need most, with what they take; fairseq parses them once more.
+MODEL = f"""
+model: as in fairseq-generate
+  --data DIR               the folder of dictionaries, if it is not that of MODEL
+  --gen-subset NAME = test  the binarised subset to read
+  --max-tokens N           tokens in a batch, padding included (default: {MAX_TOKENS})
+  --cpu                    use no GPU
+  --fp16                   half precision
+  -s --source-lang L       source language
+  -t --target-lang L       target language
+  --user-dir DIR           additional plugin directory
+  --model-overrides DICT   changes of the model's options
+  --bpe NAME               splits text into pieces: sentencepiece, … (default: by the files that are
+                           named)
+  --sentencepiece-model FILE  SentencePiece model for both languages
+  --bpe-codes FILE         codes of subword-nmt or fastBPE for both languages
+  --bpe-vocab-file FILE    vocab.txt of --bpe bert (see normalign import)
+  --tokenizer NAME         splits text into words: moses, …
+"""
+# How text is split, and what becomes of pairs that are too long.
+READING = """
+  --source-bpe-codes FILE  BPE codes of the source language
+  --source-sentencepiece-model FILE  SentencePiece model of the source language
+  --target-bpe-codes FILE  BPE codes of the target language
+  --target-sentencepiece-model FILE  SentencePiece model of the target language
+  --too-long fail|skip|truncate = fail
+      pairs longer than the model takes: stop, leave the line empty, or cut it
+"""
+# Text files as an alternative to binarised data.
+CORPUS = f"""
+corpus: a binarised --gen-subset of DATA, or two text files of words
+  --source-file FILE       source text, split into words at blanks; or into pieces, with
+                           --remove-bpe NAME and no --bpe
+  --target-file FILE       target text
+  --hypotheses FILE        translations to align: one a line, or the output of fairseq-generate
+                           (which has the source too)
+  {READING.strip()}
+"""
 
 
 def policy_for_long_pairs(args: Namespace) -> dict[str, str]:
@@ -228,22 +187,20 @@ def policy_for_long_pairs(args: Namespace) -> dict[str, str]:
     return {} if args.too_long == "fail" else {"too-long": args.too_long}
 
 
-def add_limit_option(group: Any, default: int | None = None) -> None:
-    help = "take the first N sentences of the corpus"
-    if default is None:
-        help += " (default: all)"
-    group.add_argument("--limit", type=positive, default=default, metavar="N", help=help)
+def gold_options(purpose: str) -> str:
+    return f"""
+  --gold FILE              {purpose}
+  --gold-index 0|1 = 0     first word in the gold
+  --reverse-gold           the gold has the target word first
+"""
 
 
-def add_gold_options(group: Any, help: str) -> None:
-    add_table(
-        group,
-        {
-            "--gold": ("FILE", help),
-            "--gold-index": ((0, 1), "first word in the gold (default: 0)", int, 0),
-            "--reverse-gold": "the gold has the target word first",
-        },
-    )
+def reverse_options(purpose: str) -> str:
+    """``--reverse-path``, and where its dictionaries are."""
+    return f"""
+  -r --reverse-path MODEL  the model of the other direction, {purpose}
+  --reverse-data DIR       the folder of its dictionaries, if they are neither beside it nor DATA
+"""
 
 
 def _as_words(args: Namespace, actions: Iterable[Action]) -> list[str]:
@@ -285,17 +242,3 @@ def refuse_unknown(words: Iterable[str], user_dir: str | None, parser: CommandPa
     for name in names if user_dir is None else ():
         if name not in known:
             parser.refuse_option(name, known)
-
-
-def add_reverse_options(group: Any, purpose: str) -> None:
-    """``--reverse-path``, and where its dictionaries are."""
-    add_table(
-        group,
-        {
-            "-r --reverse-path": ("MODEL", f"the model of the other direction, {purpose}"),
-            "--reverse-data": (
-                "DIR",
-                "the folder of its dictionaries, if they are neither beside it nor DATA",
-            ),
-        },
-    )

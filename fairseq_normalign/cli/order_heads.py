@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,37 +22,25 @@ decoder layer first, and alignment_layer and alignment_heads set: CTranslate2, f
 take alignments from the first heads of a layer. Heads are ranked on the corpus, without gold or by
 the AER of their attention weights (--gold)."""
 EXAMPLE = "normalign order-heads deen/ valid.de valid.en -o ordered/"
-LIMIT = 500
-
-
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("ranking")
-    options.add_limit_option(group, LIMIT)
-    options.add_gold_options(group, "rank by the AER against these links")
-    group.add_argument(
-        "--step",
-        choices=tuple(STEPS),
-        default="output",
-        help="rank by the decoder row that predicts a word, as engines return it, or by the next "
-        "one, which reads the word: better, but you must move the engine's rows by one",
-    )
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o",
-        "--output",
-        dest="folder",
-        metavar="DIR",
-        required=True,
-        help="a new folder: model.pt, dictionaries and what splits text into pieces",
-    )
+OPTIONS = f"""
+ranking:
+  --limit N = 500      take the first N sentences of the corpus
+  --step {"|".join(STEPS)} = output
+      rank by the decoder row that predicts a word, as engines return it, or by the next one, which
+      reads the word: better, but you must move the engine's rows by one
+  -o --output DIR = required
+      a new folder: model.pt, dictionaries and what splits text into pieces
+{options.gold_options("rank by the AER against these links")}"""
 
 
 def check(args: Namespace) -> None:
     checks.requires(args, "gold", "gold_index", "reverse_gold", value="FILE")
+    args.folder, args.output = args.output, None  # no file
 
 
-parse_args = options.model_command("order-heads", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = options.model_command(
+    "order-heads", DESCRIPTION, EXAMPLE, options.CORPUS + OPTIONS, check
+)
 
 
 def main(args: Namespace) -> None:

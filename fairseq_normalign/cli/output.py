@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
-from typing import Any
+from argparse import Namespace
 
-from fairseq_normalign.cli.options import add_table
 from fairseq_normalign.cli.shell import print_signature
 from fairseq_normalign.files import whole_file
 from fairseq_normalign.results.result import Result, write_result
 from fairseq_normalign.results.text import as_format
 
-FORMATS = ("text", "json", "csv", "tsv", "md", "latex")
-
-
-def add_output_options(parser: ArgumentParser) -> Any:
-    """``-f``, ``-o`` and ``--plot``."""
-    group = parser.add_argument_group("output")
-    add_table(
-        group,
-        {
-            "-o --output": ("FILE.json", "write the result here, with all details"),
-            "-f --format": (FORMATS, "of what is printed", str, "text"),
-            "--plot": ("FILE", "draw it: .png, .pdf or .svg"),
-        },
-    )
-    return group
+OUTPUT = """
+output:
+  -o --output FILE.json    write the result here, with all details
+  -f --format text|json|csv|tsv|md|latex = text  format of what is printed
+  --plot FILE              draw it: .png, .pdf or .svg
+"""
 
 
 def show(result: Result, args: Namespace) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Any, NoReturn
 
 from fairseq_normalign.errors import InputError
@@ -39,7 +41,7 @@ RARE = """
 --gold-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
 --count-source --count-target --variant --rev-order --input-format
 
---confidence-eos --relevance-mode --ablation-bleu --tokenize --conllu-apart --frequencies
+--confidence-eos --relevance-mode --ablation-bleu --tokenize --frequencies
 --positional-threshold --rare-threshold --rare-top --syntactic-margin --lowercase --max-length
 --mask-share --seed --category --ranks --average --types --occurrences --neighbours --clusters
 --tokens --groups --bounds --test-share --close-rule --scratch --dtype --max-gigabytes
@@ -47,43 +49,25 @@ RARE = """
 """
 
 
-class CommandHelp(RawDescriptionHelpFormatter):
-    """Adds the default to a help text that does not state it."""
-
-    def _get_help_string(self, action: Action) -> str:
-        text, default = action.help or "", action.default
-        if isinstance(default, (list, tuple)):
-            default = " ".join(map(str, default))
-        says_nothing = default is None or default is False or default in ("", SUPPRESS)
-        if says_nothing or "default" in text:
-            return text
-        return f"{text} (default: {default})"
-
-
-class HelpAll(Action):
-    """``--help-all``: the help of all options."""
-
-    def __call__(self, parser: ArgumentParser, *given: Any) -> NoReturn:
-        print(ArgumentParser.format_help(parser))
-        parser.exit()
-
-
 class CommandParser(ArgumentParser):
     """Knows old names of options, hides rare ones in ``--help``, and says errors in one line."""
 
     def __init__(self, command: str, **options: Any):
         prog = f"normalign {command}"
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=CommandHelp, **options)
-        self.old_names = OLD_NAMES.get(command, {})
-        self.add_argument(
-            "--help-all", action=HelpAll, nargs=0, help="show all options, also rare ones"
+        super().__init__(
+            prog=prog, allow_abbrev=False, formatter_class=RawDescriptionHelpFormatter, **options
         )
+        if self.description:
+            self.description = fill(self.description, get_terminal_size().columns - 2)
+        self.old_names = OLD_NAMES.get(command, {})
+        self.shows_all = False
+        self.add_argument("--help-all", action="help", help="show all options, also rare ones")
         self.add_argument(
             "-q", "--quiet", action="store_true", help="show neither progress nor warnings"
         )
 
     def format_help(self) -> str:
-        rare = set(RARE.split())
+        rare = set() if self.shows_all else set(RARE.split())
         for action in self._actions:
             if rare.intersection(action.option_strings):
                 action.help = SUPPRESS
@@ -95,6 +79,7 @@ class CommandParser(ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str], namespace: Namespace | None = None
     ) -> tuple[Namespace, list[str]]:
+        self.shows_all = "--help-all" in args
         return super().parse_known_args(list(map(self._current, args)), namespace)
 
     def _current(self, word: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
@@ -35,67 +35,52 @@ def check(args: Namespace) -> None:
     checks.check_picture("--output", args.output)
     checks.excludes(args, "layers", "layer")
     checks.requires(args, "layers", "extract")
-    if args.layers and ALL in args.layers and len(args.layers) > 1:
+    if ALL in args.layers and len(args.layers) > 1:
         raise InputError("--layers all takes no other layers")
     check_extract(args.extract or "argmax")
     checks.check_methods(args, *args.method)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("picture")
-    group.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the picture: .png, .pdf or .svg"
-    )
-    options.add_table(
-        group,
-        {
-            "--line": ("N", "sentence pair, from 1 (default: 1)", options.positive, 1),
-            "--layer": ("N", "decoder layer, from 1, or auto (default: auto)", options.layer, AUTO),
-            "--layers": (
-                "N",
-                "a panel for each of these layers, or all; the links are framed, and --gold has a "
-                "panel of its own",
-                lambda text: text if text == ALL else options.positive(text),
-                None,
-                "+",
-            ),
-            "--step": ((*STEPS, AUTO), "see normalign align (default: auto)", str, AUTO),
-            "--method": (
-                "NAME",
-                f"one panel each, or a row of panels: {', '.join(METHODS)} (default: weights "
-                "norms)",
-                str,
-                ["weights", "norms"],
-                "+",
-            ),
-            "--extract": (
-                "NAME",
-                f"how links are chosen that --layers frames: {', '.join(RULES)} (default: argmax)",
-            ),
-        },
-    )
-    options.add_gold_options(group, "gold links, framed: solid sure, dotted possible")
+OPTIONS = f"""
+picture:
+  -o --output FILE = required  the picture: .png, .pdf or .svg
+  --line N = 1         sentence pair, from 1
+  --layer N = auto     decoder layer, from 1, or auto
+  --layers N...        a panel for each of these layers, or all; the links are framed, and --gold
+                       has a panel of its own
+  --step {"|".join(STEPS)}|auto = auto  see normalign align
+  --method NAME... = weights norms  one panel each, or a row of panels: {", ".join(METHODS)}
+  --extract NAME       how links are chosen that --layers frames: {", ".join(RULES)} (default:
+                       argmax)
+{options.gold_options("gold links, framed: solid sure, dotted possible")}"""
 
 
-parse_args = options.model_command("plot", DESCRIPTION, EXAMPLE, add_options, check)
+def layer_or_all(text: str) -> int | str:
+    return text if text == ALL else options.positive(text)
+
+
+parse_args = options.model_command(
+    "plot",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS,
+    check,
+    layer=options.layer,
+    layers=layer_or_all,
+)
 
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.aligner import NormAligner
-    from fairseq_normalign.alignment.pictures import Sentences, soft_alignments
+    from fairseq_normalign.alignment.pictures import soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
-    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts, count_lines
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save
 
     complete(args)
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
-    if args.source_file or args.hypotheses:
-        total = count_lines(corpus_texts(args)[0])  # before a model is loaded
-        if total is not None and args.line > total:
-            raise InputError(f"--line {args.line}: the corpus has {total} lines")
     model = load(args)
     layers = layers_of(args, model.forcing)
     # With layers and a step there is nothing to decide.
@@ -116,18 +101,18 @@ def main(args: Namespace) -> None:
     titles = []
     for side, language in zip(("source", "target"), languages_of(model.reader.task), strict=True):
         titles.append(f"{side} ({language})" if language else side)
-    title = f"pair {args.line}"
+    title = f"Pair {args.line}"
     if layers:
-        title += f"; framed: links by {extract}"
+        title += f". Frames: links by {extract}"
     elif args.gold:
-        title += "; framed: gold, solid if sure, dotted if possible"
+        title += ". Frames: gold links, solid if sure, dotted if possible"
     rows = []
     for method in args.method:
         places = evidences_of(method, layers, decided.decision.evidence)
         rows.append(panels_of(aligner, pair, places, of_gold, framed=bool(layers)))
     panels = rows if layers else [list(chain(*rows))]
-    sentences = Sentences(source, target, *titles)
-    save(soft_alignments(panels, sentences, of_gold, title=title), args.output)
+    figure = soft_alignments(panels, (source, target), of_gold, titles=titles, title=title)
+    save(figure, args.output)
 
 
 def nth(items: Iterable[Item], number: int, name: str) -> Item:
@@ -143,7 +128,7 @@ def layers_of(args: Namespace, forcing: TeacherForcing) -> list[int]:
 
     if args.layers == [ALL]:
         return forcing.layers_with_heads()
-    return [checked_layer(forcing, layer) for layer in dict.fromkeys(args.layers or [])]
+    return [checked_layer(forcing, layer) for layer in dict.fromkeys(args.layers)]
 
 
 def evidences_of(name: str, layers: Sequence[int | None], chosen: Evidence) -> list[Evidence]:
@@ -168,9 +153,10 @@ def panels_of(
 
     (softs,) = aligner.evidences_many([pair], evidences)
     panels = []
-    for (method, layer, step, _), soft in zip(evidences, softs, strict=True):
-        place = "all layers" if layer is None else f"layer {layer + 1}"
-        title = f"{method}, {place}, align with {step}"
+    for evidence, soft in zip(evidences, softs, strict=True):
+        layer, _ = evidence.numbers
+        place = f"layer {layer}" if layer else "all layers"
+        title = f"{evidence.method}, {place}, step {evidence.step}"
         links = set(aligner.links(soft)) if framed else None
         if links is not None and gold is not None:
             title += f"\nAER {100 * count(links, gold).aer:.1f}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from itertools import islice
 from pathlib import Path
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.checks import check_several
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.files import short_names
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.treebank import lowercased, read_conllu
@@ -18,36 +18,29 @@ DESCRIPTION = """How well a linear classifier reads a word's part of speech (UPO
 of each layer, layer 0 being the embeddings. A word's state is the mean of those of its pieces. The
 encoder is looked at, or the decoder of a language model."""
 EXAMPLE = "normalign probe deen/ --conllu de_pud.conllu --lowercase"
-LIMIT = 2000
-
-
-def add_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("treebank")
-    group.add_argument("--conllu", metavar="FILE", required=True, help="tagged sentences")
-    group.add_argument(
-        "--lowercase", action="store_true", help="the model reads lowercased text: lowercase it"
-    )
-    options.add_limit_option(group, LIMIT)
-    group.add_argument(
-        "--test-share",
-        type=options.share,
-        default=0.2,
-        metavar="X",
-        help="share of the sentences that are not learned from",
-    )
-    options.add_reading_options(group)
-    add_output_options(parser)
+OPTIONS = """
+treebank:
+  --conllu FILE = required  tagged sentences
+  --lowercase         the model reads lowercased text: lowercase it
+  --limit N = 2000    take the first N sentences of the corpus
+  --test-share X = 0.2  share of the sentences that are not learned from
+"""
 
 
 parse_args = options.model_command(
-    "probe", DESCRIPTION, EXAMPLE, add_options, check_several, several=True
+    "probe",
+    DESCRIPTION,
+    EXAMPLE,
+    OPTIONS + options.READING + OUTPUT,
+    check_several,
+    several=True,
 )
 
 
 def main(args: Namespace) -> None:
     from fairseq_normalign.cli.model import complete
-    from fairseq_normalign.layers.model_part import read_sentences
     from fairseq_normalign.layers.probing import ProbingResult, probe
+    from fairseq_normalign.layers.token_table import read_sentences
 
     trees = list(islice(read_conllu(args.conllu), args.limit))
     if args.lowercase:

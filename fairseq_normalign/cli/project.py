@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from fairseq_normalign.alignment.signature import made_with
 from fairseq_normalign.cli import checks
-from fairseq_normalign.cli.options import add_table, command
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines, refuse_overwriting, whole_file
+from fairseq_normalign.files import name_of, read_lines, refuse_unwritable, whole_file
 from fairseq_normalign.text.labels import (
     OUTCOMES,
     STATUSES,
@@ -26,6 +26,7 @@ from fairseq_normalign.text.labels import (
     written,
 )
 from fairseq_normalign.text.links import InMemory, Link, LinkFile, read_together
+from fairseq_normalign.text.markup import HTML, XML, marked_words, parse_markup
 from fairseq_normalign.text.offsets import (
     TOKENIZERS,
     Tokenizer,
@@ -33,7 +34,7 @@ from fairseq_normalign.text.offsets import (
     located,
     texts_of,
 )
-from fairseq_normalign.text.tags import HTML, XML, parse_markup, project_tags
+from fairseq_normalign.text.tags import project_tags
 
 TERM_COLUMNS = "line\tterm\ttranslation\tglossary\tstatus"
 DESCRIPTION = """Carry what stands on a source over to its translation, by word links: inline tags
@@ -57,51 +58,29 @@ Worked = tuple[list[str], list[str], list[tuple[str, str]]]
 Mode = tuple[list[Item], Callable[[Item, str, Iterable[Link]], Worked]]
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "source", metavar="SOURCE", help="lines with tags; with --labels, CoNLL or JSON lines"
-    )
-    parser.add_argument(
-        "target", metavar="TARGET", nargs="?", help="plain translations, a line each"
-    )
-    group = parser.add_argument_group("what is carried over")
-    add_table(
-        group,
-        {
-            "--html": "HTML, read leniently, instead of XML",
-            "--no-placeholders": "{0} and %%s are text",
-            "--unique": "never close and reopen an element: ids stay unique",
-            "--plain": "write the words of SOURCE alone, to translate",
-            "--labels": "SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON "
-            "lines with "
-            '"text" and "spans": [[start, end, label]]',
-            "--terms": ("FILE", "check a glossary: lines of a term, a tab, its translation"),
-        },
-    )
-    add_link_options(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write here instead of stdout")
-
-
-def add_link_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("links", "from a file, or made by a model")
-    add_table(
-        group,
-        {
-            "--links": ("FILE", "links of the words without markup"),
-            "--index": ((0, 1), "first word in FILE (default: 0, or as written)", int),
-            "--model": ("MODEL", "a translation model, as align takes it"),
-            "-r --reverse-path": ("MODEL", "that of the other direction"),
-            "--learned": ("FILE", "a file that align --learned wrote"),
-            "--lowercase": "the model reads lowercased text",
-            "--cpu": "use no GPU",
-            "--tokenizer": (
-                tuple(TOKENIZERS),
-                "words: between blanks (none); punctuation and CJK letters apart (plain); Moses",
-                str,
-                "none",
-            ),
-        },
-    )
+OPTIONS = f"""
+SOURCE             lines with tags; with --labels, CoNLL or JSON lines
+[TARGET]           plain translations, a line each
+-o --output FILE   write here instead of stdout
+what is carried over:
+  --html           HTML, read leniently, instead of XML
+  --no-placeholders  {{0}} and %s are text
+  --unique         never close and reopen an element: ids stay unique
+  --plain          write the words of SOURCE alone, to translate
+  --labels         SOURCE has labels: CoNLL columns (word first, IOB2 label last), or JSON lines
+                   with "text" and "spans": [[start, end, label]]
+  --terms FILE     check a glossary: lines of a term, a tab, its translation
+links: from a file, or made by a model
+  --links FILE     links of the words without markup
+  --index 0|1      first word in FILE (default: 0, or as written)
+  --model MODEL    a translation model, as align takes it
+  -r --reverse-path MODEL  the model of the other direction
+  --learned FILE   a file that align --learned wrote
+  --lowercase      the model reads lowercased text
+  --cpu            use no GPU
+  --tokenizer {"|".join(TOKENIZERS)} = none
+      words: between blanks (none); punctuation and CJK letters apart (plain); Moses
+"""
 
 
 def check(args: Namespace) -> None:
@@ -120,11 +99,11 @@ def check(args: Namespace) -> None:
     inputs = (args.source, args.target, args.links, args.terms, args.learned)
     checks.refuse_stdin_twice(*inputs)
     if args.output is not None:
-        refuse_overwriting(args.output, *inputs)
+        refuse_unwritable(args.output, *inputs)
     args.path = args.model  # for the command's entry: whether fairseq is needed
 
 
-parse_args = command("project", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = command("project", DESCRIPTION, EXAMPLE, OPTIONS, check)
 
 
 def main(args: Namespace) -> None:
@@ -194,8 +173,9 @@ def of_tags(args: Namespace, lines: Sequence[str], tokenizer: Tokenizer) -> Mode
     items = []
     for number, line in enumerate(lines, 1):
         with located(f"{name_of(args.source)}:{number}"):
-            text, _ = parse_markup(line, kind=markup, placeholders=placeholders)
-            items.append(Item(number, texts_of(text, tokenizer(text)), line))
+            text, elements = parse_markup(line, kind=markup, placeholders=placeholders)
+            words = texts_of(text, marked_words(text, elements, tokenizer))
+            items.append(Item(number, words, line))
 
     def work(item: Item, target: str, links: Iterable[Link]) -> Worked:
         reports: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from fairseq_normalign.cli import checks, options
@@ -25,6 +25,8 @@ OWN_RANKS = ("gate", "random")  # that need no corpus
 
 def check(args: Namespace) -> None:
     """Refuses options that do not go together."""
+    checks.excludes(args, "keep", "drop", "keep_top")
+    checks.excludes(args, "drop", "keep_top")
     checks.go_together(args, "keep_top", "by")
     if args.by in (None, *OWN_RANKS):
         return
@@ -35,47 +37,30 @@ def check(args: Namespace) -> None:
         raise InputError(f"--by {args.by} needs DATA: it is measured on a corpus")
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("pruning")
-    group.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the checkpoint to write"
-    )
-    group.add_argument(
-        "--close-rule",
-        choices=CLOSE_RULES,
-        help="when a gate is closed (default: as the model was trained)",
-    )
-    which = group.add_mutually_exclusive_group()
-    options.add_table(
-        which,
-        {
-            "--keep": (
-                "HEADS",
-                "keep these heads, as in 'encoder.1.3,cross.2.1'; a "
-                "pruned model's have the names that they had in the full one",
-            ),
-            "--drop": ("HEADS", "remove these heads"),
-            "--keep-top": ("N", "keep the N heads that --by ranks highest", int),
-        },
-    )
-    group.add_argument(
-        "--by",
-        metavar="SCORE",
-        help="gate: log α; random: by --seed; or, on the corpus, what `normalign heads` shows: "
-        f"{', '.join(ranking_scores())}",
-    )
-    options.add_limit_option(group)
-    group.add_argument("--seed", type=int, default=1, help="for --by random")
-    group.add_argument(
-        "--attention",
-        default=",".join(KINDS),
-        metavar="NAMES",
-        help="--keep-top ranks the heads of these attentions, and keeps all others",
-    )
+OPTIONS = f"""
+pruning:
+  -o --output FILE = required  the checkpoint to write
+  --close-rule {"|".join(CLOSE_RULES)}  when a gate is closed (default: as the model was trained)
+  --by SCORE          gate: log α; random: by --seed; or, on the corpus, what `normalign heads`
+                      shows: {", ".join(ranking_scores())}
+  --limit N           take the first N sentences of the corpus (default: all)
+  --seed K = 1        for --by random
+  --attention NAMES = {",".join(KINDS)}
+      --keep-top ranks the heads of these attentions, and keeps all others
+  --keep HEAD...      keep these heads, as in encoder.1.3 cross.2.1; a pruned model's have the
+                      names that they had in the full one
+  --drop HEAD...      remove these heads
+  --keep-top K        keep the K heads that --by ranks highest
+"""
 
 
-parse_args = options.model_command("prune", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = options.model_command(
+    "prune",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS,
+    check,
+)
 
 
 def main(args: Namespace) -> None:
@@ -92,9 +77,9 @@ def main(args: Namespace) -> None:
 
 def heads_to_keep(args: Namespace, prunable: Prunable) -> list[Head]:
     if args.keep is not None:
-        return parse_heads(args.keep, prunable.heads)
+        return parse_heads(" ".join(args.keep), prunable.heads)
     if args.drop is not None:
-        dropped = parse_heads(args.drop, prunable.heads)
+        dropped = parse_heads(" ".join(args.drop), prunable.heads)
         return [head for head in prunable.heads if head not in dropped]
     if args.by is None:
         return prunable.open_heads()

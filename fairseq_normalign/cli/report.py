@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -19,11 +18,11 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
     is_stream,
     read_lines,
-    refuse_overwriting,
+    refuse_unwritable,
     short_names,
     whole_file,
 )
-from fairseq_normalign.results.blocks import as_json
+from fairseq_normalign.options import declare
 from fairseq_normalign.results.page import Included, overview, page, sections
 from fairseq_normalign.results.result import read_result
 
@@ -39,97 +38,41 @@ EXAMPLE = """normalign report deen/ test.de test.en -o report.html
 def parse_args(argv: Sequence[str]) -> Namespace:
     if not {"-h", "--help", "--help-all"} & set(argv):  # help is that of all options
         parser = CommandParser("report")
-        add_page_options(parser)
+        declare(parser, PAGE)
         args, of_model = parser.parse_known_args(argv)
         if not of_model:  # a page of results that other commands wrote
             args.path = []
             if not args.include:
                 raise InputError("nothing to show; name a MODEL, or --include FILE.json")
             check_page(args)
-            checks.check_output(args.output, *args.include)
+            refuse_unwritable(args.output, *args.include)
             return args
     return parse_all(argv)
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("what is measured")
-    group.add_argument(
-        "--method",
-        dest="methods",
-        nargs="+",
-        metavar="NAME",
-        default=["norms", "weights"],
-        help=f"ways to align: {', '.join(METHODS)}; those of the whole model are slow "
-        "(default: norms weights)",
-    )
-    options.add_gold_options(group, "gold links: framed, and error rates of all layers and heads")
-    options.add_table(
-        group,
-        {
-            "--links": (
-                "FILE",
-                "links of the same pairs to browse beside: of two models combined, of another "
-                "aligner; words from 0",
-                str,
-                [],
-                "+",
-            ),
-            "--extract": (
-                "NAME",
-                f"how links are chosen: {', '.join(RULES)} (default: each method's own)",
-            ),
-            "--eos": (
-                EOS,
-                "null: a word that takes most from </s> gets no link; skip: </s> is left out",
-                str,
-                "null",
-            ),
-            "--no-heads": "whole layers alone: a smaller file, sooner",
-        },
-    )
-    group.add_argument(
-        "--measure",
-        nargs="*",
-        choices=PARTS,
-        default=["heads", "mixing"],
-        metavar="PART",
-        help=f"beside alignments: any of {', '.join(PARTS)}, or none (default: heads mixing)",
-    )
-    options.add_table(
-        group,
-        {
-            "--limit": ("N", "pairs that heads and mixing are measured on", options.positive, 500),
-            "--max-sentences": (
-                "N",
-                "pairs that can be browsed, the first ones",
-                options.positive,
-                500,
-            ),
-        },
-    )
-    add_page_options(parser)
-
-
-def add_page_options(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("page")
-    group.add_argument("-o", "--output", metavar="FILE", required=True, help="the page: .html")
-    group.add_argument(
-        "--include",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="JSON of methods, aer, heads, mixing, stats, evolution, probe or evaluate, or the "
-        "log of gates",
-    )
-    group.add_argument("--title", default="normalign report", help="default: %(default)s")
-    group.add_argument(
-        "--max-megabytes",
-        type=options.positive,
-        default=15,
-        metavar="N",
-        help="how large the page may be: pairs that do not fit are left out",
-    )
+PAGE = """
+page:
+  -o --output FILE = required  the page: .html
+  --include FILE...   JSON of methods, aer, heads, mixing, stats, evolution, probe or evaluate, or
+                      the log of gates
+  --title TITLE       title of the page (default: normalign report)
+  --max-megabytes N = 15  how large the page may be: pairs that do not fit are left out
+"""
+OPTIONS = f"""
+what is measured:
+  --method NAME... = norms weights
+      ways to align: {", ".join(METHODS)}; those of the whole model are slow
+  --links FILE...     links of the same pairs to browse beside: of two models combined, of another
+                      aligner; words from 0
+  --extract NAME      how links are chosen: {", ".join(RULES)} (default: each method's own)
+  --eos {"|".join(EOS)} = null
+      null: a word that takes most from </s> gets no link; skip: </s> is left out
+  --no-heads          whole layers alone: a smaller file, sooner
+  --measure [{"|".join(PARTS)}...] = heads mixing
+      what to show beside alignments, or nothing
+  --limit N = 500     pairs that heads and mixing are measured on
+  --max-sentences N = 500  pairs that can be browsed, the first ones
+{options.gold_options("gold links: framed, and error rates of all layers and heads")}"""
 
 
 def check(args: Namespace) -> None:
@@ -139,17 +82,19 @@ def check(args: Namespace) -> None:
     if args.gold:  # sentences show links, and error rates are taken by them
         checks.refuse_streams(args.gold, *args.links)
     check_extract(args.extract or "argmax")
-    args.methods = list(dict.fromkeys(args.methods))
-    checks.check_methods(args, *args.methods)
+    args.method = list(dict.fromkeys(args.method))
+    checks.check_methods(args, *args.method)
 
 
 def check_page(args: Namespace) -> None:
     if not args.output.endswith((".html", ".htm")):
         raise InputError(f"--output {args.output}: the name must end in .html")
-    refuse_overwriting(args.output, *args.include)
+    refuse_unwritable(args.output, *args.include)
 
 
-parse_all = options.model_command("report", DESCRIPTION, EXAMPLE, add_options, check, several=True)
+parse_all = options.model_command(
+    "report", DESCRIPTION, EXAMPLE, options.CORPUS + OPTIONS + PAGE, check, several=True
+)
 
 
 def main(args: Namespace) -> None:
@@ -165,8 +110,8 @@ def main(args: Namespace) -> None:
         budget = max(1, 1_000_000 * args.max_megabytes - PAGE_BYTES)
         first, included, browser = gathered(args, included, budget)
         contents, packed = {"browser": browser.as_json()}, browser.packed()
-    contents["sections"] = as_json([first, *sections(included)])
-    write(args, "".join(page(args.title, contents, packed)))
+    contents["sections"] = [first, *sections(included)]
+    write(args, "".join(page(args.title or "normalign report", contents, packed)))
 
 
 def read_included(paths: Sequence[str]) -> list[Included]:
@@ -187,9 +132,3 @@ def write(args: Namespace, text: str) -> None:
         file.write(text)
     size = len(text.encode("utf-8"))
     note(f"{args.output}: {size / 1e6:.1f} MB")
-    if size > 1_000_000 * args.max_megabytes:
-        warnings.warn(
-            f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "
-            "--max-sentences, --method or --no-heads make it smaller",
-            stacklevel=2,
-        )

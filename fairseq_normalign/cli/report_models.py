@@ -14,15 +14,14 @@ from fairseq_normalign.alignment.browser import (
     Browser,
     System,
     TextPair,
-    shares_of,
     system_of_links,
 )
-from fairseq_normalign.alignment.error_table import ErrorTable, chosen_place
+from fairseq_normalign.alignment.error_table import ErrorTable, error_table, layer_choices
 from fairseq_normalign.alignment.evidence import every_evidence
-from fairseq_normalign.alignment.method_errors import error_table, layer_choices
 from fairseq_normalign.alignment.scores import ScoresResult
 from fairseq_normalign.alignment.scores import System as ScoredSystem
 from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.attention.extract import shares_of
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.cli.checks import check_directions
 from fairseq_normalign.errors import InputError
@@ -86,13 +85,9 @@ def gathered(
     if args.gold and args.links:
         included.append(("files of links", scores_of_links(args)))
     browser = fitting(args, texts, systems, len(materials[0].first))
-    advice = []
-    for _, result in included:
-        urgent = [block for block in result.blocks() if getattr(block, "urgent", False)]
-        advice += urgent  # what looks wrong with the gold
     models = Table(MODEL_COLUMNS, list(map(_model_row, materials)), "Models", decimals=1)
     included += others
-    return overview(facts_of(args, browser, total), models, included, advice), included, browser
+    return overview(facts_of(args, browser, total), models, included), included, browser
 
 
 def material_of(args: Namespace, name: str, path: str) -> Material:
@@ -132,7 +127,7 @@ def error_rates(args: Namespace, material: Material) -> ErrorTable:
             material.model,
             chain(material.first, material.rest),
             gold(args),
-            args.methods,
+            args.method,
             options=align_options(args),
             heads=not args.no_heads,
             progress=progress.update,
@@ -149,9 +144,9 @@ def browsed(
 ) -> System:
     """The soft alignments of a model, as many pairs as fit into so many bytes."""
     aligner = NormAligner(*material.model, align_options(args))
-    choices = table.choices if table else layer_choices(aligner, args.methods, material.first)
-    openings = [chosen_place(method, choice) for method, choice in choices.items()]
-    evidences = every_evidence(aligner.forcing, args.methods, heads=not args.no_heads)
+    chosen = table.chosen if table else layer_choices(aligner, args.method, material.first)
+    openings = [of_steps[0] for of_steps in chosen.values()]
+    evidences = every_evidence(aligner.forcing, args.method, heads=not args.no_heads)
     system = System(material.name, evidences, openings, material.languages)
     pairs = [material.first[text.line - 1] for text in texts]
     size = 0
@@ -195,8 +190,9 @@ def scores_of_links(args: Namespace) -> ScoresResult:
     of_gold = gold(args)
     scores = aer.score(of_gold, [LinkFile(path) for path in args.links])
     systems = []
-    for path, (_, total, by_pair) in zip(args.links, scores, strict=True):
+    for path, by_pair in zip(args.links, scores, strict=True):
         made = {"gold": Path(of_gold.name).name, **of_gold.read_as(), **made_with(path)}
+        total = aer.Counts.total(by_pair)
         systems.append(ScoredSystem(path, made, total, aer.interval(by_pair)))
     return ScoresResult(systems)
 
@@ -229,7 +225,7 @@ def facts_of(args: Namespace, browser: Browser, total: int | None) -> list[tuple
         ("corpus", " and ".join(named) or f"{data}, {args.gen_subset}"),
         ("gold", Path(args.gold).name if args.gold else "none"),
         ("pairs to browse", f"{len(browser.pairs):,}, of {sources:,} and {targets:,} words"),
-        ("methods", ", ".join(args.methods)),
+        ("methods", ", ".join(args.method)),
     ]
     if total is not None:
         facts.insert(1, ("pairs of the corpus", f"{total:,}"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from fairseq_normalign.cli.checks import check_outputs
 from fairseq_normalign.cli.options import command
-from fairseq_normalign.cli.output import add_output_options, show
+from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.names import parse_kinds
 
 DESCRIPTION = """What the heads of several models do, side by side, as of a model and the same with
@@ -16,15 +16,10 @@ wrote of each model with -o. Heads of pruned models have the names that they had
 EXAMPLE = "normalign roles full.json pruned-18.json pruned-9.json --plot roles.png"
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument("heads", metavar="FILE.json", nargs="+", help="of normalign heads -o")
-    parser.add_argument(
-        "--attention",
-        default="encoder",
-        metavar="NAMES",
-        help="encoder, decoder, or both with a comma between",
-    )
-    add_output_options(parser)
+OPTIONS = """
+HEADS...                    FILE.json of normalign heads -o
+--attention NAMES = encoder  encoder, decoder, or both with a comma between
+"""
 
 
 def check(args: Namespace) -> None:
@@ -32,7 +27,7 @@ def check(args: Namespace) -> None:
     check_outputs(args, *args.heads)
 
 
-parse_args = command("roles", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = command("roles", DESCRIPTION, EXAMPLE, OPTIONS + OUTPUT, check)
 
 
 def main(args: Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -14,7 +14,7 @@ from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import digest_of, is_stream
 from fairseq_normalign.names import Head
-from fairseq_normalign.options import add_flags, read_options
+from fairseq_normalign.options import read_options
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Partial, Shard
 from fairseq_normalign.runs.engines import Place, ray_cluster
@@ -24,7 +24,8 @@ from fairseq_normalign.runs.measure import Job, Load, Made, Plan, Summed, made_i
 from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
-    from fairseq_normalign.host.raw_corpus import ChunkReader, Notes, RawCorpus
+    from fairseq_normalign.host.lengths import TooLong
+    from fairseq_normalign.host.raw_corpus import ChunkReader, RawCorpus
     from fairseq_normalign.host.teacher_forcing import Model
 
 # What does not change the result, or is known by other means: texts by the lines of each chunk, and
@@ -36,10 +37,6 @@ NOT_COMPARED = {
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages
 PARTS_OF_DATA = ("dict.*", "reading.json")
-
-
-def add_run_options(parser: ArgumentParser) -> None:
-    add_flags(parser, Plan)
 
 
 def keeps(args: Namespace) -> bool:
@@ -128,7 +125,7 @@ class Task(NamedTuple):
     jobs: Sequence[Job]
     models: Any  # as they are in this process
     load: Load  # loads them in another one
-    notes: Notes
+    too_long: TooLong
     title: str
 
 
@@ -210,10 +207,8 @@ def reading_task(
     title: str,
 ) -> Task:
     """What is measured of a corpus that is open."""
-    from fairseq_normalign.host.raw_corpus import Notes
-
     load = partial(load_reader, args, corpus.kind)
-    return Task(jobs, reader, load, Notes(reader, corpus.names), title)
+    return Task(jobs, reader, load, reader.too_long_pairs(), title)
 
 
 Tasks = Callable[[Namespace, "RunFolder | None"], Iterable[Task]]
@@ -243,10 +238,10 @@ def run_command(
     plan = read_options(Plan, args, gpu=args.device.type == "cuda")
     cluster = ray_cluster(plan.ray_address) if plan.engine == "ray" else nullcontext()
     with cluster, kept_run(args, command, told, plan.shard) as folder:
-        notes = []
+        too_long = []
         made: dict[str, Made] = {}
         for task in tasks(args, folder):
-            notes.append(task.notes)
+            too_long.append(task.too_long)
             made |= _made(task, plan, folder)
         if folder is not None:
             folder.finish(plan.shard, folder.counted)
@@ -256,7 +251,7 @@ def run_command(
             finish(args, made if folder is None else made_in(folder))
             if folder is not None:
                 folder.remove()
-        for of_task in notes:
+        for of_task in too_long:
             of_task.tell()
     if plan.num_shards > 1:
         shell.note(f"{plan.shard} is done; when all are: normalign merge {args.output}")
@@ -284,5 +279,5 @@ def _partials(task: Task, plan: Plan, folder: RunFolder | None) -> Iterator[tupl
     total = None if None in totals else sum(filter(None, totals)) // plan.num_shards
     load = (lambda place: task.models) if plan.is_local else task.load
     with bar(task.title, total=total) as shown:
-        note, progress = task.notes.add, shown.update
+        note, progress = task.too_long.add, shown.update
         yield from run(task.jobs, load, plan, folder, note=note, progress=progress)

@@ -11,11 +11,9 @@ import logging
 import os
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from types import FrameType
-from typing import NoReturn
+from pathlib import Path
 
 from fairseq_normalign.noise import hide_warnings
 from fairseq_normalign.progress import is_quiet
@@ -24,28 +22,25 @@ from fairseq_normalign.progress import is_quiet
 # descriptor.
 NO_STDOUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
-# And of a name of a file that is too long, leads round in circles, or where nobody may look.
-NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.ENOTDIR}
-
 
 def prepare_streams() -> None:
-    """Makes sure that stdin, stdout and stderr are there, and that stdout takes any text.
+    """Puts the null device where the shell has closed a stream (``<&-``, ``>&-``).
 
-    Where the shell has closed one (``<&-``, ``>&-``), the next file that is opened would take its
-    place, and whatever is printed would end up in it. The null device is put there instead, opened
-    so that reading stdin and writing to stdout fail.
+    The next file that is opened would take its place, and hold whatever is printed.
     """
-    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, mode)  # takes the lowest number that is free: this one
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
     if hasattr(sys.stdout, "reconfigure"):  # names of files may be of any bytes
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def end_tidily() -> None:
+    """Lets a run that the system ends, by SIGTERM or SIGHUP, remove its temporary files."""
+    with contextlib.suppress(ValueError):  # a thread of another program has no signals
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores hangups
+                signal.signal(number, lambda number, frame: sys.exit(128 + number))
 
 
 def print_signature(signature: Mapping[str, object]) -> None:
@@ -104,22 +99,3 @@ def warnings_as_lines(command: str) -> Iterator[None]:
             yield
         finally:
             logging.disable(level)
-
-
-@contextlib.contextmanager
-def tidy_ends() -> Iterator[None]:
-    """Lets a run that the system ends, by SIGTERM or SIGHUP, remove its temporary files."""
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is signal.SIG_DFL:
-                before[number] = signal.signal(number, _leave)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)  # as the shell counts

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Mapping
 
 from fairseq_normalign.cli import options
 from fairseq_normalign.cli.blocks import (
-    add_block_options,
+    BLOCKS,
     block_tasks,
     check_block_options,
     show_blocks,
 )
-from fairseq_normalign.cli.output import add_output_options
-from fairseq_normalign.cli.runs import add_run_options, run_command
+from fairseq_normalign.cli.output import OUTPUT
+from fairseq_normalign.cli.runs import run_command
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.runs.measure import Made
+from fairseq_normalign.runs.measure import Made, Plan
 
 DESCRIPTION = """Statistics of attention weights α and of ‖f(x)‖, as in section 4 of Kobayashi et
 al. (2020), for every attention: lengths of x and f(x), expansion rates of f, averages of α and
@@ -24,20 +24,25 @@ checkpoints of one architecture give mean ± deviation."""
 EXAMPLE = "normalign stats deen/ a.de a.en --plot stats.png"
 
 
-def add_options(parser: ArgumentParser) -> None:
-    add_block_options(parser)
-    group = add_output_options(parser)
-    group.add_argument(
-        "--mixing",
-        action="store_true",
-        help="also measure what normalign mixing does, in the same pass over the corpus",
-    )
-    parser.set_defaults(statistics=True, layers=False)
-    add_run_options(parser)
+MIXING = """
+output:
+  --mixing  also measure what normalign mixing does, in the same pass over the corpus
+"""
+
+
+def check(args: Namespace) -> None:
+    check_block_options(args)
+    args.statistics, args.layers = True, False
 
 
 parse_args = options.model_command(
-    "stats", DESCRIPTION, EXAMPLE, add_options, check_block_options, several=True
+    "stats",
+    DESCRIPTION,
+    EXAMPLE,
+    BLOCKS + OUTPUT + MIXING,
+    check,
+    flags=(Plan,),
+    several=True,
 )
 
 

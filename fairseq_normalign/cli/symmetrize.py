@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
@@ -20,9 +20,9 @@ from fairseq_normalign.alignment.symmetrize import (
     symmetrize,
 )
 from fairseq_normalign.cli.checks import refuse_stdin_twice
-from fairseq_normalign.cli.options import add_table, command
+from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
-from fairseq_normalign.files import name_of, refuse_overwriting
+from fairseq_normalign.files import name_of, refuse_unwritable
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
@@ -32,37 +32,21 @@ another format, source word first."""
 EXAMPLE = "normalign symmetrize de-en.pharaoh en-de.pharaoh --heuristic grow-diag > both.pharaoh"
 
 
-def add_options(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "forward", metavar="FWD", help="alignment of the source-to-target direction; - is stdin"
-    )
-    parser.add_argument(
-        "reverse", metavar="REV", help="alignment of the target-to-source direction"
-    )
-    add_table(
-        parser,
-        {
-            "--heuristic": (HEURISTICS, "what is kept", str, "grow-diag-final-and"),
-            "--variant": (
-                VARIANTS,
-                "a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final "
-                "is grow-diag-final-and here)",
-                str,
-                "moses",
-            ),
-            "--rev-order": (
-                ("auto", *ORDERS),
-                "order in REV's links; auto: the one with more links in common with FWD, in the "
-                f"first {SAMPLE} lines",
-                str,
-                "auto",
-            ),
-            "--index": ((0, 1), "first word, in all three files", int, 0),
-            "-f --format": (OF_LINKS, "of what is written", str, "pharaoh"),
-            "--input-format": (FORMATS, "format of FWD and REV", str, "auto"),
-            "-o --output": ("FILE", "write to FILE, and its signature to FILE.json"),
-        },
-    )
+OPTIONS = f"""
+FORWARD             alignment of the source-to-target direction; - is stdin
+REVERSE             alignment of the target-to-source direction
+--heuristic {"|".join(HEURISTICS)} = grow-diag-final-and  what is kept
+--variant {"|".join(VARIANTS)} = moses
+    a grown link needs one free word (moses) or two (lilt, whose grow-diagonal-final is
+    grow-diag-final-and here)
+--rev-order auto|{"|".join(ORDERS)} = auto
+    order in REVERSE's links; auto: the one with more links in common with FORWARD, in the first
+    {SAMPLE} lines
+--index 0|1 = 0     first word, in all three files
+-f --format {"|".join(OF_LINKS)} = pharaoh  of what is written
+--input-format {"|".join(FORMATS)} = auto  format of FORWARD and REVERSE
+-o --output FILE    write to FILE, and its signature to FILE.json
+"""
 
 
 def check(args: Namespace) -> None:
@@ -70,11 +54,11 @@ def check(args: Namespace) -> None:
     refuse_stdin_twice(args.forward, args.reverse)
     check_variant(args.heuristic, args.variant)
     if args.output is not None:
-        refuse_overwriting(args.output, args.forward, args.reverse)
-        refuse_overwriting(f"{args.output}.json", args.forward, args.reverse)
+        refuse_unwritable(args.output, args.forward, args.reverse)
+        refuse_unwritable(f"{args.output}.json", args.forward, args.reverse)
 
 
-parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, OPTIONS, check)
 
 
 def main(args: Namespace) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.attention.trained_head import TrainedHead
     from fairseq_normalign.host.options import ReadyModel
+    from fairseq_normalign.host.raw_corpus import Corpus as ReadCorpus
 
 DESCRIPTION = """Trains an alignment head for a translation model, and one for the model of the
 other direction, on links of words (after Shift-AET, Chen et al., 2020). The models stay as they
@@ -27,38 +28,17 @@ EXAMPLE = """normalign train-aligner deen/ train.de train.en -r ende/ --limit 80
              -o aligner.safetensors"""
 
 
-def add_options(parser: ArgumentParser) -> None:
-    options.add_corpus_options(parser)
-    group = parser.add_argument_group("training")
-    options.add_reverse_options(group, "which gets a head, too")
-    group.add_argument(
-        "--links",
-        metavar="FILE",
-        help="links of the text, source word first, counted from 0 (default: of --combine learned)",
-    )
-    options.add_limit_option(group)
-    group.add_argument("--seed", type=int, default=1, help="the same seed, the same head")
-    options.add_table(
-        group,
-        {
-            "--epochs": (
-                "N",
-                "at most: it stops when held-out pairs get worse",
-                options.positive,
-                6,
-            ),
-            "--width": ("N", "(default: %(default)s)", options.positive, 256),
-            "--null-weight": (
-                "X",
-                "what a word without links counts beside one with links",
-                options.share,
-                0.3,
-            ),
-        },
-    )
-    group.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="the file to write, *.safetensors"
-    )
+OPTIONS = f"""
+training:
+  --links FILE        links of the text, source word first, counted from 0 (default: of --combine
+                      learned)
+  --limit N           take the first N sentences of the corpus (default: all)
+  --seed K = 1        the same seed, the same head
+  --epochs N = 6      at most: it stops when held-out pairs get worse
+  --width N = 256     of a head
+  --null-weight X = 0.3  what a word without links counts beside one with links
+  -o --output FILE = required  the file to write, *.safetensors
+{options.reverse_options("which gets a head, too")}"""
 
 
 def check(args: Namespace) -> None:
@@ -67,7 +47,9 @@ def check(args: Namespace) -> None:
     checks.refuse_streams(args.source_file, args.target_file, args.hypotheses)
 
 
-parse_args = options.model_command("train-aligner", DESCRIPTION, EXAMPLE, add_options, check)
+parse_args = options.model_command(
+    "train-aligner", DESCRIPTION, EXAMPLE, options.CORPUS + OPTIONS, check
+)
 
 
 def main(args: Namespace) -> None:
@@ -103,32 +85,28 @@ def main(args: Namespace) -> None:
 
 def known_links(args: Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """The links of each pair to learn from."""
+    from fairseq_normalign.host.raw_corpus import corpus
+
+    read = corpus(args, models, limit=args.limit)
     if args.links is None:
-        return learned_links(args, models)
+        return learned_links(args, models, read)
     links = [sorted(of_pair) for of_pair in islice(LinkFile(args.links), args.limit)]
-    pairs = count_pairs(args, models[0])
-    if pairs != len(links):
-        raise InputError(f"{args.links}: {len(links)} lines for {pairs} pairs")
+    if read.total != len(links):
+        raise InputError(f"{args.links}: {len(links)} lines for {read.total} pairs")
     return links
 
 
-def count_pairs(args: Namespace, model: ReadyModel) -> int:
-    from fairseq_normalign.host.raw_corpus import corpus
-
-    (pairs,), total = corpus(args, [model], limit=args.limit)
-    return sum(1 for _ in pairs) if total is None else total
-
-
-def learned_links(args: Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
+def learned_links(
+    args: Namespace, models: Sequence[ReadyModel], read: ReadCorpus
+) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
-    from fairseq_normalign.host.raw_corpus import corpus
 
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
-    decided, again = aligner.decide_on(*corpus(args, models, limit=args.limit).streams)
-    with bar("links", total=count_pairs(args, models[0])) as shown:
+    decided, again = aligner.decide_on(*read.streams)
+    with bar("links", total=read.total) as shown:
         return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
 
 
@@ -167,6 +145,6 @@ def train(
             shown.update(pairs)
 
         head, epochs = train_head(known, training, progress=show)
-    for number, loss, held_out in epochs:
+    for number, (loss, held_out) in enumerate(epochs, 1):
         print(f"{languages} epoch {number}: loss {loss:.3f}, on held-out pairs {held_out:.3f}")
     return TrainedHead(head, fingerprint(model.forcing.model), languages)

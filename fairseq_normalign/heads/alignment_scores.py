@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,12 @@ import numpy as np
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import AUTO, AlignOptions, DecidedAligner, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
-from fairseq_normalign.attention.extract import PIECE_ARGMAX, links_of
 from fairseq_normalign.attention.methods import check_head_method, full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
 from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs
-from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head, as_lists
 from fairseq_normalign.results.blocks import Note, Table
@@ -53,7 +49,7 @@ class ErrorRates(HeadMeasure):
         return items
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
-        options = self.options
+        options, file = self.options, self.options.gold_file
         check_head_method(options.method)
         # Refuses a step that the method cannot answer for.
         AlignOptions(method=options.method, step=options.step or AUTO)
@@ -63,9 +59,10 @@ class ErrorRates(HeadMeasure):
             "step": steps[0] if len(steps) == 1 else "best",
             "extract": options.extract,
         }
-        if options.gold_file is not None:
-            settings |= {"gold": Path(options.gold_file.name).name, **options.gold_file.read_as()}
-            self._check_gold(models, first, options.gold_file)
+        if file is not None:
+            settings |= {"gold": Path(file.name).name, **file.read_as()}
+            if models.forcing.layers_with_heads():
+                self._check_gold(models, first, file)
         return {"steps": steps, "settings": settings}
 
     def _check_gold(self, models: ChunkReader, first: Chunk, file: GoldFile) -> None:
@@ -74,37 +71,38 @@ class ErrorRates(HeadMeasure):
         Links of single heads may look absurd. Those of the layer that is chosen without gold should
         not.
         """
-        if not models.forcing.layers_with_heads():
-            return
         pairs, golds = [], []
         for pair, gold in zip(models.pairs(first)[0], self.options.gold or (), strict=False):
             if not pair.skipped:
                 pairs.append(pair)
                 golds.append(gold)
-        options = AlignOptions(method=self.options.method, batch_tokens=self.options.max_tokens)
-        aligner = NormAligner(models.forcing, models.reader, options)
+        aligner = self._aligner(models, "argmax")
         decided = DecidedAligner(aligner, aligner.decision_by(pairs))
         warn_of_misread_gold(list(map(set, decided.links_many(pairs))), golds, file)
 
+    def _aligner(self, models: ChunkReader, extract: str) -> NormAligner:
+        method, tokens = self.options.method, self.options.max_tokens
+        options = AlignOptions(method=method, extract=extract, batch_tokens=tokens)
+        return NormAligner(models.forcing, models.reader, options)
+
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        options, gold = self.options, self.options.gold
+        gold = self.options.gold
         assert gold is not None  # see items
         evidences = []
         for head, step in _places(tally):
-            evidences.append(Evidence(options.method, head.layer, step, head.head))
+            evidences.append(Evidence(self.options.method, head.layer, step, head.head))
         if not evidences:
             return
-        by_pieces = evidences if options.extract == PIECE_ARGMAX else ()
-        run = partial(soft_alignments, models.forcing, evidences=evidences, keep_pieces=by_pieces)
-        softs = map_batches(pairs.values(), run, max_tokens=options.max_tokens)
+        aligner = self._aligner(models, self.options.extract)
+        softs = aligner.evidences_many(pairs.values(), evidences)
         for line, of_pair in zip(pairs, softs, strict=True):
-            links = [set(links_of(soft, options.extract)) for soft in of_pair]
+            links = [set(aligner.links(soft)) for soft in of_pair]
             tally.join("counts.sum", [count(of_place, gold[line]) for of_place in links])
 
     def finding(self, tally: Tally) -> Finding:
+        counts = tally.arrays.get("counts.sum", np.zeros((0, 0))).tolist()
         best: dict[Head, tuple[float, str]] = {}
-        counts = tally.arrays.get("counts.sum", np.zeros((0, 0)))
-        for (head, step), total in zip(_places(tally), counts.tolist(), strict=True):
+        for (head, step), total in zip(_places(tally), counts, strict=True):
             best[head] = min(best.get(head, (1.0, step)), (Counts(*total).aer, step))
         aers = {head: aer for head, (aer, _) in best.items()}
         steps = [[str(head), step] for head, (_, step) in best.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from torch.nn.utils.rnn import pad_sequence
 from fairseq_normalign.attention.contributions import Recorded
 from fairseq_normalign.attention.recorder import Recording, check_finite, recorded
 from fairseq_normalign.host.attention_modules import Name, head_names
-from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
@@ -112,9 +111,9 @@ class Tally:
         """The row of each head."""
         rows: dict[Head, np.ndarray] = {}
         for (kind, layer), heads in groupby(self.heads, key=lambda head: head[:2]):
-            array = self.arrays.get(f"{of}.{kind}.{layer}.sum")
-            if array is not None:
-                rows.update(zip(heads, array, strict=True))
+            name = f"{of}.{kind}.{layer}.sum"
+            if name in self.arrays:
+                rows.update(zip(heads, self.arrays[name], strict=True))
         return rows
 
     def means(self, of: str) -> dict[Head, float]:
@@ -150,19 +149,16 @@ class Seen(NamedTuple):
     attention: Name
     recorded: Recorded
     cells: Cells
-    pairs: Sequence[Pair]
 
 
-def seen_batches(
-    forcing: TeacherForcing, pairs: Iterable[Pair], *, max_tokens: int = 4000, values: bool = True
-) -> Iterator[list[Seen]]:
-    """Every attention that runs, on one batch after the other; none of it is kept."""
+def seen_attentions(
+    forcing: TeacherForcing, batch: list[Pair], *, values: bool = True
+) -> list[Seen]:
+    """What every attention that runs did on a batch, and the cells that count there."""
     device = next(forcing.model.parameters()).device
-    for numbered in numbered_batches(pairs, max_tokens=max_tokens):
-        batch = [pair for _, pair in numbered]
-        recording = recorded_heads(forcing, batch, values=values)
-        cells_of = {kind: batch_cells(batch, kind, device) for kind, _ in recording}
-        yield [Seen(name, recording[name], cells_of[name[0]], batch) for name in recording]
+    recording = recorded_heads(forcing, batch, values=values)
+    cells_of = {kind: batch_cells(batch, kind, device) for kind, _ in recording}
+    return [Seen(name, recording[name], cells_of[name[0]]) for name in recording]
 
 
 def batch_cells(pairs: Sequence[Pair], name: str, device: torch.device) -> Cells:

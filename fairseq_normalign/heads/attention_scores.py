@@ -10,9 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally, choosing, maxima, summed
+from fairseq_normalign.attention.layer import head_zeroing
+from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
+from fairseq_normalign.heads.attention_pass import (
+    Cells,
+    Seen,
+    Tally,
+    batch_cells,
+    choosing,
+    maxima,
+    summed,
+)
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known
+from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -83,29 +93,18 @@ def norm_sums(norms: Tensor, seen: Cells) -> Tensor:
 
 
 class Confidence(AttentionScore):
-    """The mean of the largest weight of a query (Voita et al., 2019)."""
+    """How sure a head is: its confidence by weights or by norms, or its entropy."""
 
     def rows(self, seen: Seen) -> Tensor:
-        return confidences(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
+        weights, eos = seen.recorded.weights, self.options.confidence_eos
+        if self.score == "entropy":
+            return entropies(weights, seen.cells, eos=eos)
+        shares = row_shares(seen.recorded.norms.weighted) if "norm" in self.score else weights
+        return confidences(shares, seen.cells, eos=eos)
 
     def finding(self, tally: Tally) -> Finding:
         settings = {"confidence-eos": self.options.confidence_eos}
         return Finding(tally.means(self.score), settings)
-
-
-class Entropy(Confidence):
-    """The mean entropy of the weights of a query among words, in nats; low is confident."""
-
-    def rows(self, seen: Seen) -> Tensor:
-        return entropies(seen.recorded.weights, seen.cells, eos=self.options.confidence_eos)
-
-
-class NormConfidence(Confidence):
-    """The same with ‖αf(x)‖ as shares of their row."""
-
-    def rows(self, seen: Seen) -> Tensor:
-        shares = row_shares(seen.recorded.norms.weighted)
-        return confidences(shares, seen.cells, eos=self.options.confidence_eos)
 
 
 class Norm(AttentionScore):
@@ -113,6 +112,22 @@ class Norm(AttentionScore):
 
     def rows(self, seen: Seen) -> Tensor:
         return norm_sums(seen.recorded.norms.weighted, seen.cells)
+
+
+class ValueZeroing(HeadMeasure):
+    """How much a block's output changes without the values of a head, mean over queries."""
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+        forcing = models.forcing
+        device = next(forcing.model.parameters()).device
+        for batch in self.batches(pairs.values()):
+            places = [pair.where for pair in batch]
+            kinds = {head.kind for head in tally.heads}
+            for attention, block in recorded_blocks(forcing, batch, kinds).items():
+                changes = head_zeroing(block)
+                check_finite(changes, places)
+                queries = batch_cells(batch, attention[0], device).visible.any(-1)
+                tally.add(self.score, attention, summed(changes, queries))
 
 
 class Gates(HeadMeasure):
@@ -207,21 +222,22 @@ class Positions(AttentionScore):
         table: Rows = []
         for head, (last, *counted) in tally.rows(self.score).items():
             counts = np.array(counted)
-            if not counts.any():
+            total = counts.sum()
+            if not total:
                 continue
-            position, shares[head] = favourite(counts)
-            labels[head] = f"{position:+d}" if position else "0"
+            offset, shares[head] = favourite(counts)
+            labels[head] = f"{offset:+d}" if offset else "0"
             roles[head] = role("positional", labels[head], shares[head], threshold)
             patterns = {name: counts[place_of(offset)] for name, offset in PATTERNS.items()}
             if head.kind == "encoder":
                 patterns["last"] = last
-                roles[head] += role("last", "last", last / counts.sum(), threshold)
+                roles[head] += role("last", "last", last / total, threshold)
             else:
                 del patterns["next"]  # the decoder sees nothing that is later
             for name, cases in patterns.items():
-                table.append([str(head), name, float(100 * cases / counts.sum())])
+                table.append([str(head), name, float(100 * cases / total)])
         if not shares:
             return Finding()
         patterns_table = Table(["head", "pattern", "share %"], table, name="patterns", hidden=True)
         blocks = [*missed("positional", shares, threshold), patterns_table]
-        return Finding(shares, {"positional": threshold}, roles, {"position": labels}, blocks)
+        return Finding(shares, {"positional": threshold}, roles, blocks, {"position": labels})

@@ -11,7 +11,6 @@ from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.options import option, positive
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Curve,
     Curves,
     Facts,
@@ -45,14 +44,6 @@ class Texts(NamedTuple):
     target: str | None = None
 
 
-class GoldTexts(NamedTuple):
-    """Gold links and the texts whose words they link."""
-
-    gold: GoldFile
-    source: str
-    target: str
-
-
 @dataclass(frozen=True)
 class EvaluateOptions:
     """How models are evaluated.
@@ -60,17 +51,17 @@ class EvaluateOptions:
     Args:
         reader: task → how text is read, e.g. ``partial(PairReader.from_names,
             bpe="sentencepiece", model="spm.model")``.
-        gold: links and texts for AER; layer and step are chosen without gold, for each model.
+        gold: links for AER; layer and step are chosen without gold, for each model.
+        gold_texts: whose words they link.
         search: fairseq's options of beam search, where they are not to be those of
             ``options.SEARCH``.
         too_long: what becomes of sources that the first model does not take (see
-            ``host.lengths.fit_together``).
+            ``host.lengths.TooLong``).
     """
 
     scratch: Sequence[str] = option(
         [],
-        "models trained from random initialisation with the heads of some of --path "
-        "(--alive-heads), to stand beside those: from trained | from scratch",
+        "models trained from random initialisation, to compare with those of --path",
         many=True,
         metavar="CHECKPOINT",
         group="pruning",
@@ -87,7 +78,8 @@ class EvaluateOptions:
     lowercase: bool = option(False, "BLEU and chrF ignore case", group=TEXT)
     method: str = option("norms", "soft method of the AER", metavar="NAME", group="alignment")
     reader: Callable[[Any], PairReader] | None = None
-    gold: GoldTexts | None = None
+    gold: GoldFile | None = None
+    gold_texts: Sequence[str] = ()
     search: Mapping[str, Any] | None = None
     too_long: str = "fail"
     max_tokens: int = 4000
@@ -106,7 +98,7 @@ class Row(NamedTuple):
     scores: dict[str, float]  # BLEU, chrF and, where there is gold, AER; all in percent
     signatures: dict[str, str]  # of each score: everything that changes it
     speed: float  # tokens generated in a second, over those of the first model
-    scratch: Row | None = None  # a model of the same heads that was trained from scratch
+    from_scratch: bool = False  # trained so, to compare with the others
 
     def count(self, kind: str | None = None) -> int:
         """How many heads it has, of one kind of attention or in all."""
@@ -141,21 +133,17 @@ class Comparison(list[Row], Result):
         ]
 
     def _table(self) -> Table:
-        """Models from scratch stand beside those with the same heads."""
         metrics = list(self[0].scores)
-        beside = metrics if any(row.scratch for row in self) else []
         rows: Rows = []
         for row in self:
             heads = [row.count(), *(row.count(kind) for kind in KINDS)]
-            from_scratch = row.scratch.scores if row.scratch else {}
-            scores: list[Cell] = [row.scores[metric] for metric in metrics]
-            scores += [from_scratch.get(metric) for metric in beside]
-            rows.append([row.name, *heads, row.parameters / 1e6, row.megabytes, *scores, row.speed])
+            name = f"{row.name}, {SCRATCH}" if row.from_scratch else row.name
+            size = [row.parameters / 1e6, row.megabytes]
+            rows.append([name, *heads, *size, *row.scores.values(), row.speed])
         columns = ["model", "heads", *(kind.short for kind in KINDS.values())]
-        columns += ["million parameters", "MB", *metrics]
-        columns += [f"{metric} {SCRATCH}" for metric in beside]
-        decimals = [0] * (2 + len(KINDS)) + [2, 1, *[1] * len([*metrics, *beside]), 2]
-        return Table([*columns, "speed"], rows, decimals=decimals, name="models")
+        columns += ["million parameters", "MB", *metrics, "speed"]
+        decimals = [0] * (2 + len(KINDS)) + [2, 1, *[1] * len(metrics), 2]
+        return Table(columns, rows, decimals=decimals, name="models")
 
     @property
     def varied_kind(self) -> str | None:
@@ -169,13 +157,14 @@ class Comparison(list[Row], Result):
         If models differ in the heads of one kind alone, these are the heads that count.
         """
         kind = self.varied_kind
-        from_scratch = [row.scratch for row in self if row.scratch]
+        points: dict[bool, list[Point]] = {}
+        for row in sorted(self, key=lambda row: row.count(kind)):
+            point = Point(row.count(kind), row.scores[metric], note=row.name)
+            points.setdefault(row.from_scratch, []).append(point)
         curves = []
-        for name, models in {"from trained": self, SCRATCH: from_scratch}.items():
-            points = [Point(row.count(kind), row.scores[metric], note=row.name) for row in models]
-            if points:
-                points.sort(key=lambda point: point.x)
-                curves.append(Curve(name, points, dashed=name == SCRATCH))
+        for from_scratch, name in enumerate(("from trained", SCRATCH)):
+            if from_scratch in points:
+                curves.append(Curve(name, points[bool(from_scratch)], dashed=bool(from_scratch)))
         return Curves(
             f"{metric} against heads left",
             f"heads of {KINDS[kind].title}" if kind else "heads in all",
@@ -187,7 +176,7 @@ class Comparison(list[Row], Result):
         )
 
     def _kinds_against_heads(self) -> Curves:
-        ordered = sorted(self, key=Row.count)
+        ordered = sorted((row for row in self if not row.from_scratch), key=Row.count)
         curves = []
         for name, kind in KINDS.items():
             points = [Point(row.count(), row.count(name)) for row in ordered]
@@ -214,10 +203,9 @@ class Comparison(list[Row], Result):
 
     def _signatures(self) -> list[tuple[str, str]]:
         """That of each score, or of each model's score where they differ."""
-        every_row = [*self, *(row.scratch for row in self if row.scratch)]
         facts = []
         for metric in self[0].signatures:
-            made = {row.name: row.signatures[metric] for row in every_row}
+            made = {row.name: row.signatures[metric] for row in self}
             if len(set(made.values())) == 1:
                 facts.append((metric, made[self[0].name]))
             else:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +19,13 @@ from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names, split_words
 from fairseq_normalign.heads.attention_scores import head_gates
-from fairseq_normalign.heads.comparison import Comparison, EvaluateOptions, GoldTexts, Row, Texts
+from fairseq_normalign.heads.comparison import Comparison, EvaluateOptions, Row, Texts
 from fairseq_normalign.host.attention_modules import head_names
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fitted, limits_of
+from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -34,14 +35,6 @@ from fairseq_normalign.progress import bar
 from fairseq_normalign.text.links import Link, read_together
 from fairseq_normalign.text.paired import text_sides
 from fairseq_normalign.text.words import TextFile
-
-
-class Loaded(NamedTuple):
-    """A model, and how it reads text."""
-
-    path: str
-    model: Any
-    reader: PairReader
 
 
 def compare(
@@ -61,25 +54,32 @@ def compare(
     """
     options = replace(options or EvaluateOptions(), **changes)
     metrics = translation_metrics(options.tokenize, lowercase=options.lowercase)
-    models = [_load(path, data, options) for path in (*paths, *options.scratch)]
-    check_alike(models)
-    _check_heads(models[: len(paths)], models[len(paths) :])
+    every_path = [*paths, *options.scratch]
+    models = [_load(path, data, options) for path in every_path]
+    for path, model in zip(every_path, models, strict=True):
+        if _tokens(model.reader) != _tokens(models[0].reader):
+            raise InputError(
+                f"{path}: its languages or dictionaries are not those of {every_path[0]}; pass "
+                "models of one direction"
+            )
     pairs, references = read_corpus(corpus, models[0].reader, limit=options.limit)
-    limits = limits_of(models[0].model)._replace(target=None)
+    limits = limits_of(models[0].forcing.model)._replace(target=None)
     pairs = fitted(pairs, limits, options.too_long)
     # Alignment comes first: beam search leaves attention set up for beams.
-    aers = aer_scores(models, options.gold, options) if options.gold else []
-    translators = [Translator(model, reader, options.search) for _, model, reader in models]
+    aers = aer_scores(models, options)
+    translators = []
+    for forcing, reader in models:
+        translators.append(Translator(forcing.model, reader, options.search))
     translations, speeds = side_by_side(translators, pairs, max_tokens=options.max_tokens)
-    rows = []
-    for place, name in enumerate(short_names([model.path for model in models])):
+    rows = Comparison()
+    for place, name in enumerate(short_names(every_path)):
         scores, signatures = {}, {}
         for metric, scorer in metrics.items():
             scores[metric] = scorer.corpus_score(translations[place], [references]).score
             signatures[metric] = str(scorer.get_signature())
         if aers:
             scores["AER"], signatures["AER"] = aers[place]
-        model = models[place].model
+        model = models[place].forcing.model
         parameters = list(model.parameters())
         row = Row(
             name,
@@ -89,48 +89,23 @@ def compare(
             scores=scores,
             signatures=signatures,
             speed=speeds[place] / speeds[0],
+            from_scratch=place >= len(paths),
         )
         rows.append(row)
-    from_scratch = {row.heads: row for row in rows[len(paths) :]}
-    return Comparison(
-        row._replace(scratch=from_scratch.get(row.heads)) for row in rows[: len(paths)]
-    )
+    return rows
 
 
-def _load(path: str, data: str, options: EvaluateOptions) -> Loaded:
+def _load(path: str, data: str, options: EvaluateOptions) -> ReadyModel:
     model, task = load_single(path, data, options.overrides)
     check_translates(model)
     model.to(device=options.device, dtype=getattr(torch, options.dtype))
-    read = options.reader or PairReader
-    return Loaded(path, model, read(task))
-
-
-def check_alike(models: Sequence[Loaded]) -> None:
-    """Refuses models that do not read and write the same languages and tokens."""
-    first = models[0]
-    for model in models:
-        if _tokens(model.reader) != _tokens(first.reader):
-            raise InputError(
-                f"{model.path}: its languages or dictionaries are not those of {first.path}; pass "
-                "models of one direction"
-            )
+    reader = (options.reader or PairReader)(task)
+    return ReadyModel(TeacherForcing(model, task), reader)
 
 
 def _tokens(reader: PairReader) -> tuple:
     task = reader.task
     return languages_of(task), task.source_dictionary, task.target_dictionary, reader.marks
-
-
-def _check_heads(trained: Sequence[Loaded], scratch: Sequence[Loaded]) -> None:
-    """Refuses a model from scratch whose heads no trained one has, or another one from scratch."""
-    left = {open_heads(model) for _, model, _ in trained}
-    for path, model, _ in scratch:
-        if open_heads(model) not in left:
-            raise InputError(
-                f"{path}: no model of --path has its heads, or another of --scratch has them too; "
-                "train one from scratch with --alive-heads of each"
-            )
-        left.remove(open_heads(model))
 
 
 def open_heads(model: nn.Module) -> tuple[Head, ...]:
@@ -139,33 +114,32 @@ def open_heads(model: nn.Module) -> tuple[Head, ...]:
     return tuple(head for head in head_names(model) if gates.get(head) != 0)
 
 
-def aer_scores(
-    models: Sequence[Loaded], gold: GoldTexts, options: EvaluateOptions
-) -> list[tuple[float, str]]:
-    """AER of each model in percent, with its signature; says if the gold looks misread.
+def aer_scores(models: Sequence[ReadyModel], options: EvaluateOptions) -> list[tuple[float, str]]:
+    """AER of each model in percent, with its signature, if there is gold; says if it looks misread.
 
     Links are those that ``normalign align`` makes.
     """
-    files = TextFile(gold.source), TextFile(gold.target), gold.gold
-    lines = list(read_together(*files))
+    file = options.gold
+    if file is None:
+        return []
+    lines = list(read_together(*map(TextFile, options.gold_texts), file))
     if not lines:
-        raise InputError(f"{gold.gold.name}: the gold file and its texts are empty")
-    golds = [of_line for *_, of_line in lines]
-    texts = ((source, target) for source, target, _ in lines)
+        raise InputError(f"{file.name}: the gold file and its texts are empty")
+    sources, targets, golds = zip(*lines, strict=True)
+    texts = zip(sources, targets, strict=True)
     pairs = list(text_pairs(texts, models[0].reader, name="gold text"))
     how = AlignOptions(method=options.method, batch_tokens=options.max_tokens)
     scores: list[tuple[float, str]] = []
-    for _, model, reader in models:
-        forcing = TeacherForcing(model, reader.task)
+    for model in models:
         links: list[set[Link]] = [set() for _ in pairs]
         made_with: dict[str, Any] = {"method": "none"}
-        if forcing.layers_with_heads():
-            aligner, (again,) = NormAligner(forcing, reader, how).decide_on(pairs)
+        if model.forcing.layers_with_heads():
+            aligner, (again,) = NormAligner(*model, how).decide_on(pairs)
             links, made_with = list(map(set, aligner.links_many(again))), aligner.signature()
         if not scores:
-            warn_of_misread_gold(links, golds, gold.gold)
+            warn_of_misread_gold(links, golds, file)
         total = sum(map(count, links, golds), Counts())
-        scores.append((100 * total.aer, signature({**gold.gold.read_as(), **made_with})))
+        scores.append((100 * total.aer, signature({**file.read_as(), **made_with})))
     return scores
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
-from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_normalign.attention.recorder import check_finite, evaluation_mode
+from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.evaluation import translation_metrics
 from fairseq_normalign.heads.head_scores import ABLATION_PAIRS, BLEU_SENTENCES
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs, first_taken
+from fairseq_normalign.heads.profiling import HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.attention_modules import (
     FairseqModule,
     Name,
@@ -31,27 +32,20 @@ from fairseq_normalign.host.attention_modules import (
     out_projection,
     projections,
     refuse_unsupported,
-    single_beam,
     stored_out_weight,
 )
-from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, losses
 from fairseq_normalign.host.translate import Translator, check_translates, reference
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.runs.chunks import Chunk
 
 
-def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
-    """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
+def finite_losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
+    """The loss of each pair, (B,); refuses pairs that are too long, and numbers that are none."""
     forcing.check_lengths(pairs)
-    src_tokens, prev_output_tokens, target = forcing.tensors(pairs)
-    model = forcing.model
-    with single_beam(model):
-        output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
-    of_target = target_log_probs(model, output, target).float()
-    by_pair = -of_target.masked_fill(target.eq(forcing.pad), 0).sum(1)
+    by_pair = losses(forcing, pairs)
     check_finite(by_pair.detach(), [pair.where for pair in pairs])
     return by_pair
 
@@ -71,10 +65,9 @@ class Importance(HeadMeasure):
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         model = models.forcing.model
         counts = head_counts(model)
-        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
-            batch = [pair for _, pair in numbered]
+        for batch in self.batches(pairs.values()):
             with torch.enable_grad(), head_outputs(model) as outputs:
-                total = losses(models.forcing, batch).sum()
+                total = finite_losses(models.forcing, batch).sum()
                 gradients = torch.autograd.grad(total, list(outputs.values()))
             for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
                 products = output.detach().float() * gradient.float()  # (T, B, H·D)
@@ -87,19 +80,17 @@ class Importance(HeadMeasure):
 def head_outputs(model: nn.Module) -> Iterator[dict[Name, Tensor]]:
     """What goes into W_O of each attention in a forward pass, (T, B, H·D), by (kind, layer)."""
     outputs: dict[Name, Tensor] = {}
-
-    def keep(name, module, args):
-        outputs[name] = args[0] if args[0].requires_grad else args[0].requires_grad_()
-
     by_name = attentions(model)
+    names = {}
     for name, attention in by_name.items():
         refuse_unsupported(name, attention)
-    with ExitStack() as stack:
-        stack.enter_context(evaluation_mode(model))
-        stack.enter_context(explicit_path(by_name.values()))  # on which W_O is called
-        for name, attention in by_name.items():
-            handle = out_projection(attention).register_forward_pre_hook(partial(keep, name))
-            stack.callback(handle.remove)
+        names[out_projection(attention)] = name
+
+    def keep(module, args, kwargs):
+        outputs[names[module]] = args[0] if args[0].requires_grad else args[0].requires_grad_()
+
+    on_explicit_path = explicit_path(by_name.values())  # on which W_O is called
+    with evaluation_mode(model), on_explicit_path, hooked(names, before=keep):
         yield outputs
 
 
@@ -127,11 +118,10 @@ class LossAblation(HeadMeasure):
     """How much the loss per target token grows with one head off: 1 + H passes over the pairs."""
 
     def items(self, models: ChunkReader, items: Items) -> Items:
-        return first_taken(models, items, self.options.ablation or ABLATION_PAIRS)
+        return items[: self.options.ablation or ABLATION_PAIRS]
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
-            batch = [pair for _, pair in numbered]
+        for batch in self.batches(pairs.values()):
             tokens = sum(len(pair.target.tokens) for pair in batch)
             if tokens:
                 tally.join("tokens.sum", [tokens])
@@ -156,17 +146,15 @@ def losses_without_each(
     model, by_name = forcing.model, attentions(forcing.model)
     outputs: dict[nn.Module, Any] = {}
 
-    def keep(module, args, output):
+    def keep(module, args, kwargs, output):
         outputs[module] = output
 
     def summed() -> float:
-        return losses(forcing, batch).double().sum().item()
+        return finite_losses(forcing, batch).double().sum().item()
 
     before_heads = {name: _before(model, *name) for name in by_name}
     with head_outputs(model) as of_heads:
-        with ExitStack() as stack:
-            for module in {module for modules in before_heads.values() for module in modules}:
-                stack.enter_context(module.register_forward_hook(keep))
+        with hooked({*chain(*before_heads.values())}, after=keep):
             scores = [summed()]
         before_projection = dict(of_heads)
         for head in heads:
@@ -235,7 +223,7 @@ class BleuAblation(HeadMeasure):
     """
 
     def items(self, models: ChunkReader, items: Items) -> Items:
-        return first_taken(models, items, self.options.ablation_bleu or BLEU_SENTENCES)
+        return items[: self.options.ablation_bleu or BLEU_SENTENCES]
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         check_translates(models.forcing.model)

@@ -20,7 +20,6 @@ from fairseq_normalign.results.blocks import (
     Rows,
     Table,
     chosen_from,
-    up_to,
 )
 from fairseq_normalign.results.result import Result
 
@@ -39,15 +38,15 @@ class Finding(NamedTuple):
         scores: a number for each head.
         settings: the choices that moved the numbers, for the signature.
         roles: of each head, functions and labels such as ``-1 (97 %)``.
-        labels: other words about a head; each is a column in the table of heads.
-        blocks: what is shown beside this table, and tables for programs.
+        blocks: what is shown beside the table of heads, and tables for programs.
+        labels: other words about a head; each is a column in this table.
     """
 
     scores: Mapping[Head, float] = {}
     settings: Mapping[str, Any] = {}
     roles: Mapping[Head, Roles] = {}
-    labels: Mapping[str, Mapping[Head, str]] = {}
     blocks: Sequence[Block] = ()
+    labels: Mapping[str, Mapping[Head, str]] = {}
 
 
 @dataclass
@@ -121,8 +120,8 @@ class Profile(Result):
 
     def _maps(self, heads: Sequence[Head]) -> list[Block]:
         """A map for each score that heads of one kind have."""
-        layers = up_to(max(head.layer for head in heads))
-        columns = up_to(max(head.head for head in heads))
+        layers = range(max(head.layer for head in heads) + 1)
+        columns = range(max(head.head for head in heads) + 1)
         cells = []
         for layer in layers:
             cells.append([Head(heads[0].kind, layer, head) for head in columns])
@@ -141,7 +140,8 @@ class Profile(Result):
                 unit="%" if score.percent else "",
                 decimals=_decimals(name),
                 marks=[list(map(self._letters, row)) for row in cells],
-                mark=", ".join(f"{letter}: {name}" for name, letter in LETTERS.items()),
+                mark="Letters are roles: "
+                + ", ".join(f"{letter} {name}" for name, letter in LETTERS.items()),
                 notes=[list(map(self._note, row)) for row in cells],
                 low=score.low,
                 absent="no value" if set(heads) - set(scores) else "removed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from fairseq_normalign.heads.attention_pass import (
     Seen,
     Tally,
     running_heads,
-    seen_batches,
+    seen_attentions,
 )
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
@@ -26,12 +26,13 @@ from fairseq_normalign.heads.head_scores import (
     ranking_scores,
 )
 from fairseq_normalign.heads.profile import Finding, Profile
+from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
 from fairseq_normalign.host.teacher_forcing import Model
 from fairseq_normalign.names import Head
 from fairseq_normalign.progress import bar
-from fairseq_normalign.runs.chunks import Chunk, Partial, cut
+from fairseq_normalign.runs.chunks import Chunk, Partial
 from fairseq_normalign.runs.engines import Progress
 from fairseq_normalign.runs.measure import measure_here
 
@@ -88,6 +89,11 @@ class HeadMeasure:
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         """Adds what some pairs say, which come by their lines."""
 
+    def batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+        """Pairs of similar length, which are run together."""
+        for numbered in numbered_batches(pairs, max_tokens=self.options.max_tokens):
+            yield [pair for _, pair in numbered]
+
     def finding(self, tally: Tally) -> Finding:
         """What all pairs say."""
         return Finding(tally.means(self.score))
@@ -95,17 +101,6 @@ class HeadMeasure:
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         """The findings of each score."""
         return {self.score: self.finding(Tally(prepared, total.arrays))}
-
-
-def first_taken(models: ChunkReader, items: Items, count: int) -> Items:
-    """The first items, as far as it takes to have ``count`` pairs that are not skipped."""
-    taken = 0
-    for chunk in cut(items, count):
-        for line, pair in enumerate(models.pairs(chunk)[0], chunk.first):
-            if taken == count:
-                return items[:line]
-            taken += not pair.skipped
-    return items
 
 
 class AttentionScore(HeadMeasure):
@@ -118,6 +113,15 @@ class AttentionScore(HeadMeasure):
         """
         raise NotImplementedError
 
+    def add_batch(
+        self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
+    ) -> None:
+        """Adds what all attentions did on a batch."""
+        for seen in attentions:
+            rows = self.rows(seen)
+            if rows is not None:
+                tally.add(self.score, seen.attention, rows)
+
 
 class AttentionPass(HeadMeasure):
     """Which heads there are, and all scores that only look at attention, in one pass."""
@@ -129,17 +133,24 @@ class AttentionPass(HeadMeasure):
         super().__init__(options)
         self.scores = scores
 
+    @property
+    def first_pairs(self) -> int:  # type: ignore[override]
+        return max((score.first_pairs for score in self.scores.values()), default=0)
+
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
+        known: dict[str, Any] = {}
+        for score in self.scores.values():
+            known |= score.prepared(models, first)
+        return known
+
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
         if not self.scores:
             return
-        max_tokens = self.options.max_tokens
-        for batch in seen_batches(models.forcing, pairs.values(), max_tokens=max_tokens):
-            for seen in batch:
-                for name, score in self.scores.items():
-                    rows = score.rows(seen)
-                    if rows is not None:
-                        tally.add(name, seen.attention, rows)
+        for batch in self.batches(pairs.values()):
+            attentions = seen_attentions(models.forcing, batch)
+            for score in self.scores.values():
+                score.add_batch(tally, models, batch, attentions)
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         if not total.arrays.get("words.sum", 0):
@@ -202,7 +213,7 @@ def profile(
         >>> profile(aligner, pairs, scores=["confidence", "relevance"]).scores["confidence"]
 
     Args:
-        model: an aligner, or what else has ``forcing`` and ``reader``.
+        model: an aligner, or another object with ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
         scores: names in ``head_scores.HEAD_SCORES``; the cheap ones by default.
         options: see ``ProfileOptions``; or name them one by one.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.files import refuse_unwritable
 from fairseq_normalign.heads.head_scores import CLOSE_RULES
 from fairseq_normalign.host.attention_modules import (
     LOG_ALPHA,
@@ -35,11 +35,12 @@ from fairseq_normalign.names import (
     KINDS,
     Head,
     all_heads,
+    by_kind,
     format_heads,
     in_stored_order,
     parse_heads,
 )
-from fairseq_normalign.results.blocks import Table
+from fairseq_normalign.results.blocks import Rows, Table
 from fairseq_normalign.results.notebook import html_table
 
 TEMPERATURE = 0.33
@@ -128,15 +129,14 @@ class Prunable:
     def heads_table(self, heads: Sequence[Head], state: str = "left", name: str = "") -> Table:
         """Which of its heads are left, or open: a row for each attention, a column for a layer."""
         layers = sorted({layer for _, layer in self.counts})
-        counts, rows = [], []
+        rows: Rows = []
+        counts = []
         for kind in dict.fromkeys(kind for kind, _ in self.counts):
-            of_kind = [head for head in heads if head.kind == kind]
-            row = [kind]
-            for layer in layers:
-                numbers = [str(head.head + 1) for head in of_kind if head.layer == layer]
-                row.append(" ".join(numbers))
-            rows.append(row)
-            counts.append(str(len(of_kind)))
+            numbers: dict[int, list[str]] = {layer: [] for layer in layers}
+            for head in by_kind(heads).get(kind, []):
+                numbers[head.layer].append(str(head.head + 1))
+            rows.append([kind, *map(" ".join, numbers.values())])
+            counts.append(str(sum(map(len, numbers.values()))))
         title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {'/'.join(counts)}"
         return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 
@@ -146,7 +146,7 @@ class Prunable:
 
     @property
     def megabytes(self) -> float:
-        """Of the model's parameters, without what the optimiser of a training remembers."""
+        """Size of the model's parameters in MB, without the state of an optimizer."""
         sizes = {}
         for parameter in self.state["model"].values():
             # By address, as some are shared.
@@ -191,7 +191,7 @@ class Prunable:
 
     def write(self, kept: Sequence[Head], output: str) -> None:
         """Writes the checkpoint with these heads alone, their gates folded into W_O."""
-        refuse_overwriting(output, self.path)
+        refuse_unwritable(output, self.path)
         folded = fold_gates(self.state["model"], self.close_rule)
         places = [self.places[head] for head in kept]
         self.state["model"] = keep_heads(folded, places, self.head_dims)
@@ -209,9 +209,9 @@ class Prunable:
 
     def _warn_of_lost_kinds(self, kept: Sequence[Head]) -> None:
         """Says which kinds of attention lose their last head, as a ranking may do in passing."""
-        had, have = ({head.kind for head in heads} for heads in (self.heads, kept))
-        for kind in KINDS:
-            if kind in had - have:
+        left = by_kind(kept)
+        for kind in by_kind(self.heads):
+            if kind not in left:
                 blind = ": the decoder no longer sees the source" if kind == "cross" else ""
                 warnings.warn(f"no head of {KINDS[kind].title} is left{blind}", stacklevel=3)
 

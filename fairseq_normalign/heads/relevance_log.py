@@ -53,6 +53,10 @@ class Entry(NamedTuple):
         """The heads whose gate is not closed at test time."""
         return [head for head, state in self.heads.items() if state.gate > 0]
 
+    def mean_relevance(self, heads: Collection[Head]) -> float | None:
+        """That of some heads; None without any."""
+        return fmean(self.heads[head].relevance for head in heads) if heads else None
+
 
 @dataclass(frozen=True)
 class GateLog(Result):
@@ -100,7 +104,7 @@ class GateLog(Result):
         for entry in self.entries:
             opened = entry.open_heads()
             counts = [sum(head.kind == kind for head in opened) for kind in by_kind(last.heads)]
-            relevances = [mean_relevance(entry, stay), mean_relevance(entry, go)]
+            relevances = [entry.mean_relevance(heads) for heads in (stay, go)]
             agreements = [agreement(entry, entry), agreement(entry, first)]
             rows.append([entry.updates, len(opened), *counts, *relevances, *agreements])
         return rows
@@ -165,11 +169,6 @@ def _parsed(line: str, where: str) -> Entry:
             f"{where}: not a line of --log-relevance ({error}); expected JSON with updates, "
             "sentences, rules and heads"
         ) from None
-
-
-def mean_relevance(entry: Entry, heads: Collection[Head]) -> float | None:
-    """The mean relevance of some heads; None without any."""
-    return fmean(entry.heads[head].relevance for head in heads) if heads else None
 
 
 def agreement(opened: Entry, explained: Entry) -> float | None:

@@ -25,7 +25,7 @@ class Model(NamedTuple):
 
     name: str
     heads: Mapping[Head, Roles]  # roles: one of FUNCTIONS, and its label
-    measured: Sequence[str]  # the functions that heads were examined for
+    signature: Mapping[str, object]
 
     def counts(self, kind: str) -> dict[str, int | None]:
         """How many heads of a kind there are, and how many have each function, several or none."""
@@ -34,9 +34,11 @@ class Model(NamedTuple):
             if head.kind == kind:
                 functions = {function for function, _ in roles} or {NONE}
                 counts[SEVERAL if len(functions) > 1 else functions.pop()] += 1
-        known = {name: counts[name] if name in self.measured else None for name in FUNCTIONS}
-        both = {SEVERAL: counts[SEVERAL], NONE: counts[NONE]}
-        return {"heads": counts.total(), **known, **both}
+        shown: dict[str, int | None] = {"heads": counts.total()}
+        for name in (*FUNCTIONS, SEVERAL, NONE):
+            is_measured = name not in SETTINGS or SETTINGS[name] in self.signature
+            shown[name] = counts[name] if is_measured else None
+        return shown
 
 
 @dataclass(frozen=True)
@@ -88,20 +90,24 @@ class RoleComparison(Result):
 
 def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
     """What ``normalign heads -o`` wrote of several models, measured alike."""
-    results = [read_result(path) for path in paths]
-    names = [str(result.signature.get("checkpoint")) for result in results]
-    if len(set(names)) < len(names):
+    models = []
+    for path, short in zip(paths, short_names(paths), strict=True):
+        result = read_result(path)
+        name = str(result.signature.get("checkpoint", short))
+        models.append(Model(name, _heads(path, result), result.signature))
+        first = models[0].signature
+        for setting, value in result.signature.items():
+            if setting not in OWN and first.get(setting, value) != value:
+                raise InputError(
+                    f"{path}: was measured with {setting} {value}, {paths[0]} with "
+                    f"{first[setting]}; measure both with the same options"
+                )
+    if len({model.name for model in models}) < len(models):
         names = short_names(paths)
-    models, with_encoder = [], {}
-    for path, name, result in zip(paths, names, results, strict=True):
-        measured = [own for own in FUNCTIONS if SETTINGS[own] in result.signature]
-        models.append(Model(name, _heads(path, result), measured))
-        # One whose encoder has no heads left was examined for nothing that only those can do.
-        if any(head.kind == "encoder" for head in models[-1].heads):
-            with_encoder[path] = result.signature
-    _check_measured_alike(with_encoder)
-    shared = {name: own for name, own in results[0].signature.items() if name not in OWN}
-    return RoleComparison(models, {"checkpoints": "+".join(names), **shared}, kinds)
+        models = [model._replace(name=name) for model, name in zip(models, names, strict=True)]
+    shared = {name: value for name, value in models[0].signature.items() if name not in OWN}
+    checkpoints = "+".join(model.name for model in models)
+    return RoleComparison(models, {"checkpoints": checkpoints, **shared}, kinds)
 
 
 def _heads(path: str, result: StoredResult) -> dict[Head, Roles]:
@@ -112,24 +118,9 @@ def _heads(path: str, result: StoredResult) -> dict[Head, Roles]:
             f"{name_of(path)}: not the heads of one model; pass what `normalign heads -o` wrote"
         )
     try:
-        heads: dict[Head, Roles] = {}
-        for row in tables["heads"].rows:
-            heads[parse_head(str(row[0]))] = []
+        heads: dict[Head, Roles] = {parse_head(str(name)): [] for name, *_ in tables["heads"].rows}
         for head, function, label in tables["roles"].rows:
             heads[parse_head(str(head))].append((str(function), str(label)))
     except DAMAGE as error:
         raise InputError(f"{name_of(path)}: damaged ({type(error).__name__}: {error})") from None
     return heads
-
-
-def _check_measured_alike(signatures: Mapping[str, Mapping[str, object]]) -> None:
-    """Refuses roles that were measured in different ways, by the signatures of files."""
-    for path, signature in signatures.items():
-        first_path, first = next(iter(signatures.items()))
-        shared = [name for name in first if name in signature and name not in OWN]
-        for name in [*shared, *SETTINGS.values()]:
-            if first.get(name) != signature.get(name):
-                raise InputError(
-                    f"{path}: was measured with {name} {signature.get(name, NONE)}, {first_path} "
-                    f"with {first.get(name, NONE)}; measure both with the same options"
-                )

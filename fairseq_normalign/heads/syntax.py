@@ -183,7 +183,7 @@ class Syntax(HeadMeasure):
             dict(zip(heads, scores, strict=True)),
             {"trees": tally.known["trees"], "margin": margin},
             syntactic_roles(found, margin),
-            blocks=[*relation_tables(found), note],
+            [*relation_tables(found), note],
         )
 
 
@@ -210,10 +210,9 @@ def relation_tables(found: Mapping[str, Relation]) -> list[Block]:
         rows.append([name, cases, *best])
         every += [[str(head), name, 100 * share] for head, share in accuracies.items()]
     columns = ["relation", "cases", "baseline %", "at", "accuracy %", "best head"]
-    of_heads = ["head", "relation", "accuracy %"]
     return [
         Table(columns, rows, "Syntactic relations", 1, name="relations"),
-        Table(of_heads, every, name="accuracies", hidden=True),
+        Table(["head", "relation", "accuracy %"], every, name="accuracies", hidden=True),
     ]
 
 

@@ -24,7 +24,7 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting, whole_file
+from fairseq_normalign.files import refuse_unwritable, whole_file
 from fairseq_normalign.host.attention_modules import name_heads
 from fairseq_normalign.host.checkpoint_errors import explained
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
@@ -32,7 +32,6 @@ from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
 from fairseq_normalign.host.trust import (
     check_is_file,
     guard_fairseq,
-    named_refusal,
     options_of,
     plain,
     stored_languages,
@@ -134,7 +133,7 @@ def convert(path: str, arch: str, output: str) -> None:
     For fairseq's ``transformer*`` and our ``transformer_normalign*``: each loads what the other was
     trained as, and a checkpoint of the former needs no plugin.
     """
-    refuse_overwriting(output, path)
+    refuse_unwritable(output, path)
     if not _is_transformer(arch):
         raise InputError(
             f"--arch {arch}: not a kind of transformer that fairseq or the plugin knows"
@@ -192,17 +191,6 @@ def is_stock(arch: str) -> bool:
     return ARCH_MODEL_NAME_REGISTRY[arch] == "transformer"
 
 
-class BlankDictionary(Dictionary):
-    """As many types as embeddings were trained for, without their names."""
-
-    def __init__(self, size: int):
-        super().__init__()
-        self.size = size
-
-    def __len__(self) -> int:
-        return self.size
-
-
 def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
     """Refuses a checkpoint whose parameters are not those of the model that its options build.
 
@@ -210,15 +198,12 @@ def check_fit(path: str, state: dict, options: argparse.Namespace) -> None:
     for RoBERTa, whose first values fairseq draws.
     """
     device = "meta" if _is_transformer(options.arch) else "cpu"
-    try:
-        with explained(path), torch.device(device), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
-            ARCH_CONFIG_REGISTRY[options.arch](options)
-            built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
-            model = ARCH_MODEL_REGISTRY[options.arch].build_model(built, _task(state["model"]))
-            model.load_state_dict(dict(state["model"]), strict=True, model_cfg=built)
-    except InputError as error:
-        raise named_refusal(error, [(path, state)]) from error.__cause__
+    with explained(path), torch.device(device), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*copying from a non-meta parameter")
+        ARCH_CONFIG_REGISTRY[options.arch](options)
+        built = argparse.Namespace(**{**vars(copy.deepcopy(options)), **INITIAL_VALUES})
+        model = ARCH_MODEL_REGISTRY[options.arch].build_model(built, _task(state["model"]))
+        model.load_state_dict(dict(state["model"]), strict=True, model_cfg=built)
 
 
 def _task(parameters: dict) -> argparse.Namespace:
@@ -226,14 +211,15 @@ def _task(parameters: dict) -> argparse.Namespace:
 
     A side without embeddings has those of the other.
     """
-    sizes = {}
+    dictionaries = {}
     for name, values in parameters.items():
         if name.endswith("coder.embed_tokens.weight"):
-            sizes[name.split(".")[0]] = len(values)  # encoder or decoder
-    fallback = next(iter(sizes.values()), Dictionary().nspecial)
+            dictionaries[name.split(".")[0]] = dictionary = Dictionary()  # of encoder or decoder
+            dictionary.symbols = range(len(values))  # as many types, without their names
+    fallback = next(iter(dictionaries.values()), Dictionary())
     return argparse.Namespace(
-        source_dictionary=BlankDictionary(sizes.get("encoder", fallback)),
-        target_dictionary=BlankDictionary(sizes.get("decoder", fallback)),
+        source_dictionary=dictionaries.get("encoder", fallback),
+        target_dictionary=dictionaries.get("decoder", fallback),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.inert import RefusedOption
 
 FROM_FAIRSEQ = "expected a checkpoint that fairseq-train wrote"
 REFUSED_CLASS = re.compile(r"(?:GLOBAL|unsupported class|got <class) '?([\w.]+)")
@@ -28,6 +29,8 @@ def explained(path: str, data: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except RefusedOption as error:
+        raise InputError(f"{path}: refused to load: {error}") from None
     except InputError:
         raise
     except Exception as error:
@@ -39,7 +42,10 @@ def _explanation(error: Exception, path: str, data: str) -> str:
     if refused is not None:
         return refused
     if isinstance(error, KeyError):
-        return f"{path}: has no entry {error}; {FROM_FAIRSEQ}"
+        return (
+            f"{path}: has no entry {error}; {FROM_FAIRSEQ}, or --user-dir with the plugin that has "
+            "registered it"
+        )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}, and {path} needs it; is it of another model?"
     text = str(error)

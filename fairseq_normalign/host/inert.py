@@ -79,19 +79,7 @@ def stored_scalar(dtype: StoredDtype, raw: bytes) -> np.generic:
 
 
 class RefusedOption(InputError):
-    """An option that fairseq would run as Python.
-
-    Args:
-        text: its value.
-        whose: what to call it, such as the checkpoint that has it and its name.
-    """
-
-    def __init__(self, text: str, whose: str = "an option"):
-        self.text = text
-        super().__init__(
-            f"{whose} is {text[:SHOWN]!r}, which fairseq would run as Python; expected numbers, "
-            "strings, lists, tuples or dictionaries"
-        )
+    """An option that fairseq would run as Python."""
 
 
 def evaluate(text: Any, *scopes: Any) -> Any:
@@ -105,7 +93,10 @@ def evaluate(text: Any, *scopes: Any) -> Any:
     try:
         return _value(ast.parse(text.strip(), mode="eval").body)
     except NO_VALUE:
-        raise RefusedOption(text) from None
+        raise RefusedOption(
+            f"an option is {text[:SHOWN]!r}, which fairseq would run as Python; expected numbers, "
+            "strings, lists, tuples or dictionaries"
+        ) from None
 
 
 def _value(node: ast.AST) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import Pair, Sentence
 
+DONE = {"fail": "refused", "skip": "skipped", "truncate": "cut off"}  # with them, by policy
 NAMED = 10  # pairs that a summary names
 MODEL_TAKES = "the model takes"
 
@@ -33,72 +34,80 @@ def limits_of(model) -> Limits:
 
 
 class TooLong:
-    """The pairs that were too long, for a word about them at the end.
-
-    Args:
-        longest: what they were too long for.
-    """
-
-    def __init__(self, longest: str = MODEL_TAKES) -> None:
-        self.longest = longest
-        self.count = 0
-        self.places: list[str] = []  # of the first ones
-
-    def add(self, count: int, places: Sequence[str]) -> None:
-        """So many more were too long, the first of them at these places."""
-        self.count += count
-        self.places += places[: NAMED - len(self.places)]
-
-    def summary(self, policy: str) -> str:
-        """One line about them."""
-        done = {"fail": "refused", "skip": "skipped", "truncate": "cut off"}[policy]
-        more = ", …" if self.count > len(self.places) else ""
-        pairs = "1 pair" if self.count == 1 else f"{self.count} pairs"
-        return f"{pairs} longer than {self.longest} {done}: {', '.join(self.places)}{more}"
-
-    def warn(self, policy: str) -> None:
-        if self.count:
-            warnings.warn(self.summary(policy), stacklevel=3)
-
-
-def fit_together(
-    readings: Sequence[Pair],
-    limits: Sequence[Limits],
-    policy: str = "fail",
-    report: TooLong | None = None,
-) -> list[Pair]:
-    """One pair as several models read it, and none longer than the model takes.
-
-    A pair that is too long for one of them is skipped for all, and reported once.
+    """What becomes of pairs that are too long; and which they were, for a word at the end.
 
     Args:
         policy: ``fail`` refuses the first pair that is too long; ``skip`` leaves the special tokens
             alone of both sides; ``truncate`` cuts the end off before the special tokens, so that
             the words there have no tokens. Words stay as they are: a skipped pair has no links,
             and its line in an output is empty.
-        report: told of each pair that was too long.
+        longest: what they are too long for.
     """
-    report = report or TooLong()
-    for pair, limit in zip(readings, limits, strict=True):
-        too_long = excess(pair, limit, report.longest)
-        if not too_long:
-            continue
-        if policy == "fail":
+
+    def __init__(self, policy: str = "fail", longest: str = MODEL_TAKES) -> None:
+        if policy not in DONE:
+            raise InputError(f"unknown policy {policy!r}; expected {', '.join(DONE)}")
+        self.policy, self.longest = policy, longest
+        self.count = 0
+        self.places: list[str] = []  # of the first ones
+
+    def fit(self, readings: Sequence[Pair], limits: Sequence[Limits]) -> list[Pair]:
+        """One pair as several models read it, and none longer than the model takes.
+
+        A pair that is too long for one of them is skipped for all, and reported once.
+        """
+        for pair, limit in zip(readings, limits, strict=True):
+            too_long = excess(pair, limit, self.longest)
+            if too_long:
+                break
+        else:
+            return list(readings)
+        if self.policy == "fail":
             raise InputError(f"{pair.where}: {too_long}")
-        report.add(1, [pair.where])
-        if policy == "skip":
+        self._add(1, [pair.where])
+        if self.policy == "skip":
             return list(map(skipped, readings))
-        if policy == "truncate":
-            return list(map(truncated, readings, limits))
-        raise InputError(f"unknown policy {policy!r}; expected fail, skip or truncate")
-    return list(readings)
+        return list(map(truncated, readings, limits))
+
+    def _add(self, count: int, places: Sequence[str]) -> None:
+        self.count += count
+        self.places += places[: NAMED - len(self.places)]
+
+    def notes(self) -> dict[str, Any]:
+        """The same, as JSON holds it."""
+        return {"too_long": [self.count, self.places], "policy": self.policy}
+
+    def add(self, notes: Mapping[str, Any]) -> None:
+        """Joins the notes of a chunk; refuses one whose long pairs were dealt with in another way.
+
+        Where a corpus is gone through several times, one measure tells.
+        """
+        if not notes:
+            return
+        count, places = notes["too_long"]
+        if count and notes["policy"] != self.policy:
+            raise InputError(
+                f"{places[0]} was done before with --too-long {notes['policy']}, and this run is "
+                f"with --too-long {self.policy}; use the same, or --restart"
+            )
+        self._add(count, places)
+
+    def tell(self) -> None:
+        """Warns of them, in one line."""
+        if self.count:
+            more = ", …" if self.count > len(self.places) else ""
+            pairs = "1 pair" if self.count == 1 else f"{self.count} pairs"
+            done, places = DONE[self.policy], ", ".join(self.places)
+            warnings.warn(
+                f"{pairs} longer than {self.longest} {done}: {places}{more}", stacklevel=3
+            )
 
 
 def fitted(pairs: Iterable[Pair], limits: Limits, policy: str = "fail") -> list[Pair]:
     """Pairs that one model reads; warns of what was skipped or cut off."""
-    report = TooLong()
-    fitting = [fit_together([pair], [limits], policy, report)[0] for pair in pairs]
-    report.warn(policy)
+    too_long = TooLong(policy)
+    fitting = [too_long.fit([pair], [limits])[0] for pair in pairs]
+    too_long.tell()
     return fitting
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.words import CONTINUED, SPACES
+from fairseq_normalign.text.text_doctor import Vocabulary
 
 USUAL = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")  # the first that is there
 HUGGING_FACE = "config.json"
@@ -30,6 +30,10 @@ def find_checkpoint(model: str) -> Path | None:
     """The checkpoint that MODEL names; None if MODEL is a folder of Hugging Face."""
     path = Path(model)
     if path.is_file():
+        if _is_text(path):
+            raise InputError(
+                f"{model}: a text, not a checkpoint; MODEL comes before SOURCE, TARGET"
+            )
         return path
     if not path.is_dir():
         raise InputError(f"{model}: no such file or folder{_how_to_download(model)}")
@@ -45,6 +49,12 @@ def find_checkpoint(model: str) -> Path | None:
     if (path / HUGGING_FACE).is_file():
         return None
     raise InputError(f"{model}: no checkpoint (*.pt) and no {HUGGING_FACE} in this folder")
+
+
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:  # a checkpoint is a ZIP file or a pickle
+        line = file.readline(1000)
+    return line.endswith(b"\n") and b"\0" not in line and not line.startswith(b"\x80")
 
 
 def _how_to_download(model: str) -> str:
@@ -95,12 +105,10 @@ def marks_of(dictionary: Path) -> str:
     """How the pieces of a dictionary are marked; 'none' if they are words."""
     with dictionary.open(encoding="utf-8", errors="replace") as lines:
         pieces = [line.rpartition(" ")[0] for line in islice(lines, SAMPLE)]
-    if any(piece.startswith(SPACES["sentencepiece"]) for piece in pieces):
-        return "sentencepiece"
-    if any(piece.endswith(CONTINUED) for piece in pieces):
-        return "subword_nmt"
     numbers = sum(piece.isascii() and piece.isdigit() for piece in pieces)
-    return "gpt2" if numbers > MOSTLY * len(pieces) else "none"
+    if numbers > MOSTLY * len(pieces):
+        return "gpt2"
+    return Vocabulary(dict.fromkeys(pieces, 1)).scheme
 
 
 def _gpt2_files(folder: Path) -> dict[str, str]:

@@ -44,14 +44,20 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
     Options of the task, BPE and tokeniser join when these are chosen, as in fairseq-generate.
     """
     if args.data is None:
+        checkpoint = args.path if isinstance(args.path, str) else args.path[0]
         raise InputError(
-            "no dictionaries (dict.*.txt) beside the checkpoint; name their folder by --data DIR"
+            f"{checkpoint}: no dictionaries (dict.*.txt) beside it; name them with --data DIR"
         )
     accept_own_user_dir(args.fairseq_argv)
     parser = options.get_generation_parser()
     parser.error = _refuse
     parser.set_defaults(**(defaults or {}))
-    parsed = options.parse_args_and_arch(parser, list(args.fairseq_argv))
+    try:
+        parsed = options.parse_args_and_arch(parser, list(args.fairseq_argv))
+    except FileNotFoundError as error:  # fairseq says only where it looked
+        raise InputError(
+            f"--user-dir {error}: no such directory; expected that of a plugin"
+        ) from None
     for name, value in vars(parsed).items():
         if getattr(args, name, None) is None:
             setattr(args, name, value)
@@ -74,7 +80,7 @@ def take_place(args: argparse.Namespace, place: Place) -> None:
 
 
 def _refuse(message: str) -> NoReturn:
-    raise InputError(message)
+    raise InputError(message.replace("unrecognized arguments", "unknown option"))
 
 
 def _overrides(args: argparse.Namespace) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Sentence(NamedTuple):
     tokens: Tensor  # ids, with </s> and other special tokens
     words: list[int]  # the word of each token, never decreasing; -1 for special tokens
     text: list[str]  # the words themselves
-    unknown: tuple[str, ...] = ()  # the pieces that are <unk> in ``tokens``, where they are known
+    pieces: Sequence[str] = ()  # of the words, also those that are <unk> in ``tokens``
 
 
 # The target of a model without a decoder.
@@ -100,20 +100,19 @@ class Side:
         words, before, text = self._own_code(text)
         ids: list[int] = []
         word_of: list[int] = []
-        unknown: list[str] = []
+        pieces: list[str] = []
         for place, passage in enumerate(self._passages(text, where)):
             if place > 0:
                 ids += self.between
                 word_of += [-1] * len(self.between)
-            symbols, pieces, numbers, own_words = self.segmentation(passage, where)
-            for symbol, piece, number in zip(symbols, pieces, numbers, strict=True):
+            segmented = self.segmentation(passage, where)
+            for symbol, number in zip(segmented.symbols, segmented.ids, strict=True):
                 indices = self._indices(symbol)
-                unknown += [piece] * indices.count(self.dictionary.unk())
                 ids += indices
                 word_of += [len(words) + number] * len(indices)
-            words += own_words
-        sentence = self._sentence(ids, word_of, words, before)
-        return sentence._replace(unknown=tuple(unknown))
+            pieces += segmented.pieces
+            words += segmented.words
+        return self._sentence(ids, word_of, words, pieces, before)
 
     def _own_code(self, text: str | Sequence[str]) -> tuple[list[str], Tokens, Any]:
         """The code that a text begins with as a word, what goes before the pieces, and the rest.
@@ -170,14 +169,19 @@ class Side:
         pieces = self.symbols(ids)
         words = word_ids(pieces, self.segmentation.scheme, where=where)
         text = join_pieces(pieces, words, self.segmentation.scheme)
-        return self._sentence(ids, words, text, self.before)
+        return self._sentence(ids, words, text, pieces, self.before)
 
     def _sentence(
-        self, ids: list[int], words: list[int], text: list[str], before: Tokens
+        self,
+        ids: list[int],
+        words: list[int],
+        text: list[str],
+        pieces: list[str],
+        before: Tokens,
     ) -> Sentence:
         tokens = torch.tensor([*before, *ids, *self.after], dtype=torch.long)
         of_tokens = [*([-1] * len(before)), *words, *([-1] * len(self.after))]
-        return Sentence(tokens, of_tokens, text)
+        return Sentence(tokens, of_tokens, text, pieces)
 
     def symbols(self, tokens: Sequence[int]) -> list[str]:
         """The pieces and special tokens that tokens stand for."""
@@ -211,7 +215,7 @@ class Side:
         )
         for sentence in sentences:
             ids = [word for word in sentence.words if word >= 0]
-            reading.add(sentence.text, self.pieces(sentence), ids)
+            reading.add(sentence.text, sentence.pieces, ids)
         return reading
 
     def _may_split(self, word: str) -> bool:
@@ -225,17 +229,6 @@ class Side:
             return self.is_imported
         piece = mark_of("sentencepiece") + word
         return processor.piece_to_id(piece) != processor.unk_id()
-
-    def pieces(self, sentence: Sentence) -> list[str]:
-        """The pieces of a sentence, without special tokens, also those that are <unk>."""
-        words = zip(sentence.tokens.tolist(), sentence.words, strict=True)
-        tokens = [token for token, word in words if word >= 0]
-        unknown = iter(sentence.unknown)
-        pieces = []
-        for token, symbol in zip(tokens, self.symbols(tokens), strict=True):
-            is_unknown = token == self.dictionary.unk()
-            pieces.append(next(unknown, symbol) if is_unknown else symbol)
-        return pieces
 
 
 class PairReader:
@@ -352,6 +345,17 @@ class PairReader:
         self._tell(examine(source), f"source {name}")
         self._tell(examine(target), f"target {name}")
 
+    def warn_of_unknown(self, pairs: Sequence[Pair]) -> None:
+        """Warns where pieces are <unk> that join to words, and came as numbers."""
+        for side in (self.source, self.target):
+            tokens = torch.cat([getattr(pair, side.name).tokens for pair in pairs])
+            if self.scheme != "none" and side.dictionary.unk() in tokens:
+                self.warn_once(
+                    f"{side.name}: some pieces are <unk>, which does not tell where words begin: "
+                    "they may be joined wrongly there, unlike in text",
+                    side.name,
+                )
+
     def _tell(self, diagnosis: Diagnosis | None, name: str) -> None:
         if diagnosis is None:
             return
@@ -370,20 +374,20 @@ class PairReader:
 def text_pairs(
     sentences: Iterable[tuple[Text, Text]], reader: PairReader, *, name: str = "text"
 ) -> Iterator[Pair]:
-    """Pairs of a stream of (source, target), after the doctor has looked at the first of them."""
-    numbered = enumerate(sentences, 1)
-    pairs = (reader.pair(*sides, f"line {number}") for number, sides in numbered)
-    return examined(pairs, reader, name=name)
-
-
-def examined(pairs: Iterable[Pair], reader: PairReader, *, name: str = "text") -> Iterator[Pair]:
-    """The pairs of a text, if the first of them are such as the model was made for.
+    """Reads (source, target) pairs; the first of them are checked against the dictionaries.
 
     Args:
         name: what messages call the text, behind ``source`` or ``target``.
     """
-    pairs = iter(pairs)
+    pairs = _numbered(sentences, reader)
     first = list(islice(pairs, EXAMINED_PAIRS))
     reader.examine(first, name)
     yield from first
     yield from pairs
+
+
+def _numbered(sentences: Iterable[tuple[Text, Text]], reader: PairReader) -> Iterator[Pair]:
+    for number, sides in enumerate(sentences, 1):
+        if isinstance(sides, str) or len(sides) != 2:
+            raise InputError(f"pair {number}: {sides!r:.60}: not a pair (source, target)")
+        yield reader.pair(*sides, f"line {number}")

@@ -7,30 +7,32 @@ lines of text or lists of tokens, and the links that other aligners have for the
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, tee
 from operator import itemgetter
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import is_stream
-from fairseq_normalign.host.binarised import binarised_sides
-from fairseq_normalign.host.lengths import TooLong, fit_together
+from fairseq_normalign.files import read_lines
+from fairseq_normalign.host.binarised import Subset
+from fairseq_normalign.host.lengths import TooLong
 from fairseq_normalign.host.pairs import EXAMINED_PAIRS, Pair, PairReader, Sentence
-from fairseq_normalign.host.special_tokens import languages_of, mask_of
+from fairseq_normalign.host.special_tokens import mask_of
 from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing, loss_per_token
 from fairseq_normalign.runs.chunks import Chunk, cut
-from fairseq_normalign.text.links import InMemory, LinkFile, read_together
-from fairseq_normalign.text.paired import Sources, read_printed, text_sides
-from fairseq_normalign.text.words import LineFile
+from fairseq_normalign.text.links import (
+    InMemory,
+    LinkFile,
+    count_lines,
+    read_together,
+    refuse_other_count,
+)
+from fairseq_normalign.text.paired import read_printed, read_sources, text_sides
+from fairseq_normalign.text.words import TextFile
 
-TEXT, TOKENS, SOURCES = "line", "pair", "sentence"  # kinds, and what messages call an item
+TEXT, TOKENS = "line", "sentence"  # kinds, and what messages call an item
 PAIRS = "pairs"  # the kind of a corpus whose items are pairs already
 FORWARD_AND_BACK = (False, True)  # whether each model translates the other way round
 READ = 100  # pairs that are read together
@@ -39,7 +41,7 @@ COMPARED = 10  # pairs that show whether the sides are swapped
 # three pairs of languages gave −6.6 to 0 as they should be, and 2.5 to 6.6 where swapped.
 SWAPPED = 2.0
 
-Text = LineFile | InMemory
+Text = TextFile | InMemory
 
 
 class Item(NamedTuple):
@@ -55,7 +57,7 @@ class RawCorpus(NamedTuple):
     kind: str
     items: Iterator[Item]
     total: int | None  # how many, if that is known
-    names: Sequence[str]  # of source and target, for messages
+    name: str  # for messages
 
 
 class Corpus(NamedTuple):
@@ -78,7 +80,7 @@ def corpus(
     What was skipped or cut off is told when the pairs end.
     """
     raw = raw_corpus(args, models, swapped=swapped, need_target=need_target, limit=limit)
-    check_not_empty(raw.total, raw.names[0])
+    check_not_empty(raw.total, raw.name)
     reader = ChunkReader(models, raw.kind, args.too_long)
     copies = tee(_rows(raw, reader), len(models))
     streams = [map(itemgetter(place), copy) for place, copy in enumerate(copies)]
@@ -87,14 +89,12 @@ def corpus(
 
 def _rows(raw: RawCorpus, reader: ChunkReader) -> Iterator[tuple[Pair, ...]]:
     """Each pair as all models read it."""
-    notes = Notes(reader, raw.names)
+    too_long = reader.too_long_pairs()
     first = list(islice(raw.items, EXAMINED_PAIRS))
     reader.examine(first)
     for chunk in cut(chain(first, raw.items), READ):
-        streams, of_chunk = reader.read(chunk)
-        notes.add(of_chunk)
-        yield from zip(*streams, strict=True)
-    notes.tell()
+        yield from zip(*reader.streams(chunk, too_long), strict=True)
+    too_long.tell()
 
 
 def raw_corpus(
@@ -111,62 +111,30 @@ def raw_corpus(
     Args:
         swapped: which of the models read the target as their source.
     """
-    if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        corpus = _binarised(args.gen_subset, models, links)
+    files: Sequence[Any]
+    is_binarised = (args.source_file, args.target_file, args.hypotheses) == (None, None, None)
+    if is_binarised:
+        files = [Subset(args.gen_subset, model.reader) for model in models]
     elif not need_target and args.source_file and not (args.target_file or args.hypotheses):
-        text = Sources(args.source_file)
-        sources = (Item([(line, None)] * len(models), []) for line in text)
-        corpus = RawCorpus(TEXT, sources, count_lines(text), [text.name])
+        files = [TextFile(args.source_file, read_sources)]
     else:
-        corpus = _of_texts(corpus_texts(args), models, links, swapped)
-    total = corpus.total
-    if total is not None and limit is not None:
-        total = min(total, limit)
-    return corpus._replace(items=islice(corpus.items, limit), total=total)
-
-
-def _of_texts(
-    texts: Sequence[Text],
-    models: Sequence[Model],
-    links: Sequence[LinkFile],
-    swapped: Sequence[bool],
-) -> RawCorpus:
-    """Refuses texts of unequal length before the work begins."""
-    names = [text.name for text in texts]
-    counts = [count_lines(text) for text in texts]
-    if None not in counts and counts[0] != counts[1]:
-        raise InputError(
-            f"line counts differ: {names[0]} has {counts[0]}, {names[1]} has {counts[1]} lines; "
-            "each needs one line per sentence pair"
-        )
-    ways = swapped[: len(models)]
-    if not ways[0]:
-        refuse_swapped(texts, models[0].reader)
+        files = corpus_texts(args)
+    total = count_lines(files[0])
+    for other in files[1:]:  # before the work begins
+        refuse_other_count(other, total)
 
     def items() -> Iterator[Item]:
-        for source, target, *of_pair in read_together(*texts, *links):
-            sides = [(target, source) if is_swapped else (source, target) for is_swapped in ways]
+        for row in islice(read_together(*files, *links), limit):
+            sides, of_pair = row[: len(files)], row[len(files) :]
+            if not is_binarised:
+                both = sides if len(sides) == 2 else (*sides, None)
+                ways = swapped[: len(models)]
+                sides = tuple(both[::-1] if is_swapped else both for is_swapped in ways)
             yield Item(sides, list(map(sorted, of_pair)))
 
-    return RawCorpus(TEXT, items(), counts[0], names)
-
-
-def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) -> RawCorpus:
-    of_models = [binarised_sides(subset, model.reader) for model in models]
-    first = of_models[0]
-    for other in of_models[1:]:
-        if len(other.source) != len(first.source):
-            raise InputError(
-                f"{other.names[0]} has {len(other.source)} sentences, {first.names[1]} "
-                f"{len(first.source)}; use data of the same corpus"
-            )
-    numbers = InMemory(first.names[0], range(len(first.source)))
-    items = (
-        Item([sides.tokens(number) for sides in of_models], list(map(sorted, of_pair)))
-        for number, *of_pair in read_together(numbers, *links)
-    )
-    kind = SOURCES if first.target is None else TOKENS
-    return RawCorpus(kind, items, len(first.source), first.names)
+    if total is not None and limit is not None:
+        total = min(total, limit)
+    return RawCorpus(TOKENS if is_binarised else TEXT, items(), total, files[0].name)
 
 
 def corpus_texts(args: argparse.Namespace) -> list[Text]:
@@ -178,39 +146,16 @@ def corpus_texts(args: argparse.Namespace) -> list[Text]:
         printed = read_printed(args.hypotheses)
     if printed is not None:
         source, target = (InMemory(args.hypotheses, sentences) for sentences in printed)
-        return [LineFile(args.source_file) if args.source_file else source, target]
+        return [TextFile(args.source_file, read_lines) if args.source_file else source, target]
     if args.source_file is None:
         raise InputError("--target-file or --hypotheses needs --source-file")
     return [*text_sides(args.source_file, args.target_file or args.hypotheses)]
-
-
-def count_lines(text: Text) -> int | None:
-    """How many lines a text has; a pipe, as standard input may be one, can be read only once."""
-    if isinstance(text, LineFile) and is_stream(text.path):
-        return None
-    return sum(1 for _ in text)
 
 
 def check_not_empty(total: int | None, name: str) -> None:
     """Refuses a corpus without sentences, as far as that is known."""
     if total == 0:
         raise InputError(f"{name}: has no lines")
-
-
-def refuse_swapped(texts: Sequence[Text], reader: PairReader) -> None:
-    """Refuses files that seem to be swapped.
-
-    They do if they are named after the languages of the model, but the other way round. With a
-    joint dictionary nothing else would tell: the model reads either language.
-    """
-    names = [re.sub(r"\.(gz|zst)$", "", str(text.name)) for text in texts]
-    endings = [Path(name).suffix[1:] for name in names]
-    source, target = languages_of(reader.task)
-    if source != target and endings == [target, source]:
-        raise InputError(
-            f"{texts[0].name} and {texts[1].name} seem to be swapped: the model translates "
-            f"{source} → {target}; name the file of {source} first"
-        )
 
 
 @dataclass(frozen=True)
@@ -241,33 +186,25 @@ class ChunkReader:
     def reader(self) -> PairReader:
         return self.models[0].reader
 
-    def report(self) -> TooLong:
+    def too_long_pairs(self) -> TooLong:
         """Where pairs that are too long are told."""
-        return TooLong() if self.longest is None else TooLong("--max-length")
+        if self.longest is None:
+            return TooLong(self.too_long)
+        return TooLong(self.too_long, "--max-length")
 
-    def streams(self, chunk: Chunk, report: TooLong | None = None) -> list[list[Any]]:
+    def streams(self, chunk: Chunk, too_long: TooLong) -> list[list[Any]]:
         """The pairs for each model, then the links of each other aligner."""
-        report = report or self.report()
         limits = [model.forcing.limits.at_most(self.longest) for model in self.models]
         readings = [self._pairs(chunk, place) for place in range(len(self.models))]
-        rows = [
-            fit_together(of_models, limits, self.too_long, report)
-            for of_models in zip(*readings, strict=True)
-        ]
+        rows = [too_long.fit(of_models, limits) for of_models in zip(*readings, strict=True)]
         streams = [[row[place] for row in rows] for place in range(len(self.models))]
         links = [[item.links[place] for item in chunk.items] for place in range(self.links)]
         return [*streams, *links]
 
     def read(self, chunk: Chunk) -> tuple[list[list[Any]], dict[str, Any]]:
         """The same, and what is to be told of the chunk."""
-        too_long = self.report()
-        streams = self.streams(chunk, too_long)
-        notes = {
-            "too_long": [too_long.count, too_long.places],
-            "policy": self.too_long,
-            "unknown": self._unknown([] if self.kind == TEXT else streams[0]),
-        }
-        return streams, notes
+        too_long = self.too_long_pairs()
+        return self.streams(chunk, too_long), too_long.notes()
 
     def pairs(self, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
         """The pairs of a chunk for the only model, perhaps with masks, and the notes."""
@@ -289,20 +226,12 @@ class ChunkReader:
             read = reader.pair if self.kind == TEXT else reader.binarised_pair
             yield read(source, target, where)
 
-    def _unknown(self, pairs: Iterable[Pair]) -> list[list[int]]:
-        """How many pieces of source and target are <unk>; and how many there are."""
-        unknown, pieces = [0, 0], [0, 0]
-        for pair in pairs:
-            for number, side in enumerate((self.reader.source, self.reader.target)):
-                sentence = getattr(pair, side.name)
-                unknown[number] += sentence.tokens.tolist().count(side.dictionary.unk())
-                pieces[number] += sum(word >= 0 for word in sentence.words)
-        return [unknown, pieces]
-
     def examine(self, first: Sequence[Item]) -> None:
         """Refuses text that cannot be meant for the models, and warns of what is doubtful."""
+        chunk = Chunk(0, 0, first[:EXAMINED_PAIRS])
+        if self.kind == TOKENS:
+            self.reader.warn_of_unknown(list(self._pairs(chunk, 0)))
         if self.kind == TEXT:
-            chunk = Chunk(0, 0, first[:EXAMINED_PAIRS])
             for place, model in enumerate(self.models):
                 model.reader.examine(list(self._pairs(chunk, place)), "text")
             self._refuse_swapped(first[:COMPARED])
@@ -355,41 +284,4 @@ def masked(sentence: Sentence, share: float, mask: int, draws: Random) -> Senten
     tokens = sentence.tokens.clone()
     for place in draws.sample(places, max(rounded_down, fewest)):
         tokens[place] = mask
-    return sentence._replace(tokens=tokens, unknown=())  # some of the unknown may be masked
-
-
-class Notes:
-    """What is to be told of all chunks at the end."""
-
-    def __init__(self, reader: ChunkReader, names: Sequence[str]):
-        self.reader, self.names = reader, names
-        self.too_long = reader.report()
-        self.unknown = np.zeros((2, 2), int)
-
-    def add(self, notes: Mapping[str, Any]) -> None:
-        """The notes of a chunk; refuses one whose long pairs were dealt with in another way.
-
-        Where a corpus is gone through several times, one measure tells.
-        """
-        if not notes:
-            return
-        count, places = notes["too_long"]
-        if count and notes["policy"] != self.reader.too_long:
-            raise InputError(
-                f"{places[0]} was done before with --too-long {notes['policy']}, and this run is "
-                f"with --too-long {self.reader.too_long}; use the same, or --restart"
-            )
-        self.too_long.add(count, places)
-        self.unknown += notes["unknown"]
-
-    def tell(self) -> None:
-        reader = self.reader.reader
-        for name, unknown, pieces in zip(self.names, *self.unknown.tolist(), strict=False):
-            if unknown and reader.scheme != "none":
-                reader.warn_once(
-                    f"{name}: {unknown} of {pieces} pieces ({unknown / pieces:.1%}) are <unk>, "
-                    "which does not tell where words begin: they may be joined wrongly there, "
-                    "unlike in text",
-                    name,
-                )
-        self.too_long.warn(self.reader.too_long)
+    return sentence._replace(tokens=tokens)

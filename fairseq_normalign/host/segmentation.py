@@ -12,8 +12,8 @@ import json
 import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from fairseq import file_utils
@@ -22,10 +22,10 @@ from fairseq.data import encoders
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.wordpiece import read_wordpiece
 from fairseq_normalign.strict_json import read_json
-from fairseq_normalign.text.spelling import placed_ids, spelled_ids
 from fairseq_normalign.text.words import (
     CONTINUED,
     join_pieces,
+    placed_ids,
     split_words,
     word_ids,
 )
@@ -85,7 +85,7 @@ class Segmentation:
             return self._split_each(words, where)
         text = " ".join(words)
         processor: Any = getattr(self.bpe, "sp", None)
-        if hasattr(processor, "normalize"):  # it knows which characters became which pieces
+        if processor is not None:  # asked by itself, as fairseq's object may sample
             pieces = processor.encode(text, out_type=str)
             normalised, offsets = processor.normalize(text, with_offsets=True)
             ids = placed_ids(pieces, words, normalised, offsets, where=where)
@@ -93,7 +93,10 @@ class Segmentation:
         # At blanks alone: a piece may hold a no-break space.
         symbols = [symbol for symbol in self.bpe.encode(text).split(" ") if symbol]
         pieces = list(map(self.printed, symbols))
-        ids = spelled_ids(pieces, words, self.scheme, where=where)
+        if self.scheme == "gpt2":  # bytes have letters of their own: no text holds the mark
+            return Segmented(symbols, pieces, word_ids(pieces, "gpt2"), words)
+        # Characters: the pieces are the text.
+        ids = placed_ids(pieces, words, "".join(pieces), range(len(text)), where=where)
         return Segmented(symbols, pieces, ids, words)
 
     def _split_each(self, words: list[str], where: str) -> Segmented:
@@ -127,7 +130,9 @@ def build_bpes(args: Namespace) -> tuple[Any, Any]:
         args: ``bpe`` and what belongs to it; perhaps ``source_bpe_codes``, ``target_bpe_codes``,
             ``source_sentencepiece_model`` and ``target_sentencepiece_model``.
     """
-    _check_options(args)
+    separator = getattr(args, "bpe_separator", CONTINUED)
+    if args.bpe == "subword_nmt" and separator != CONTINUED:
+        raise InputError(f"--bpe-separator {separator!r}: only {CONTINUED!r} is supported")
     option = FILE_OPTIONS.get(args.bpe)
     if option is None:
         return (_build_bpe(args, None),) * 2
@@ -158,18 +163,6 @@ def build_tokenizers(args: Namespace, languages: tuple[str | None, str | None]) 
     return _build_tokenizer(forward), _build_tokenizer(backward)
 
 
-def _check_options(args: Namespace) -> None:
-    """Refuses a side's own file that does not belong to the BPE, and a separator that is not @@."""
-    own_file = FILE_OPTIONS.get(args.bpe)
-    for side, (bpe, option) in product(("source", "target"), FILE_OPTIONS.items()):
-        if option != own_file and getattr(args, f"{side}_{option}", None):
-            flag = _flag(f"{side}_{option}")
-            raise InputError(f"{flag} belongs to --bpe {bpe}, not {args.bpe}")
-    separator = getattr(args, "bpe_separator", CONTINUED)
-    if args.bpe == "subword_nmt" and separator != CONTINUED:
-        raise InputError(f"--bpe-separator {separator!r}: only {CONTINUED!r} is supported")
-
-
 def _build_bpe(args: Namespace, path: str | None) -> Any:
     """fairseq's BPE object by a file, if it has one, or what stands for it."""
     try:
@@ -178,7 +171,7 @@ def _build_bpe(args: Namespace, path: str | None) -> Any:
         if args.bpe == "bert":  # fairseq's own needs transformers
             return read_wordpiece(path, cased=getattr(args, "bpe_cased", False))
         if args.bpe == "fastbpe":  # fairseq's own needs fastBPE
-            return _quietly(FastCodes, path)
+            return _quietly(fast_codes, path)
         named = Namespace(**{**vars(args), FILE_OPTIONS[args.bpe]: path})
         bpe = _quietly(encoders.build_bpe, named)
         bpe.encode("ab")  # fails where codes are of another version
@@ -191,21 +184,16 @@ def _build_bpe(args: Namespace, path: str | None) -> Any:
         raise InputError(f"--bpe {args.bpe}: {place}{reason}{expected}") from None
 
 
-class FastCodes:
+def fast_codes(path: str) -> Any:
     """fastBPE's codes: the same merges as subword-nmt's, which applies them, with their counts."""
+    from subword_nmt.apply_bpe import BPE
 
-    def __init__(self, path: str) -> None:
-        from subword_nmt.apply_bpe import BPE
-
-        lines = Path(file_utils.cached_path(path)).read_text(encoding="utf-8").split("\n")
-        merges = [line.rpartition(" ")[0] for line in lines]
-        self.bpe = BPE(io.StringIO("\n".join(["#version: 0.2", *merges])))
-
-    def encode(self, text: str) -> str:
-        return self.bpe.process_line(text)
-
-    def decode(self, text: str) -> str:
-        return f"{text} ".replace(f"{CONTINUED} ", "").rstrip()
+    lines = Path(file_utils.cached_path(path)).read_text(encoding="utf-8").split("\n")
+    merges = [line.rpartition(" ")[0] for line in lines]
+    encode = BPE(io.StringIO("\n".join(["#version: 0.2", *merges]))).process_line
+    return SimpleNamespace(
+        encode=encode, decode=lambda text: f"{text} ".replace(f"{CONTINUED} ", "").rstrip()
+    )
 
 
 def _build_tokenizer(args: Namespace) -> Any:

@@ -24,7 +24,7 @@ import threading
 import typing
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,9 @@ import fairseq
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-from fairseq.optim import OPTIMIZER_REGISTRY
-from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -214,14 +209,10 @@ def _unpickling_safely(load: Callable) -> Callable:
     """``load_checkpoint_to_cpu``, of a checkpoint whose options were checked before."""
 
     @functools.wraps(load)
-    def guarded(path: str, arg_overrides: dict | None = None, *args: Any, **options: Any) -> dict:
-        state = unpickle(PathManager.get_local_path(path), mapped=True)
+    def guarded(path: str, *args: Any, **options: Any) -> dict:
+        unpickle(PathManager.get_local_path(path), mapped=True)
         with explained(path):
-            try:
-                return load(path, arg_overrides, *args, **options)
-            except KeyError:
-                _check_names(path, state, arg_overrides or {})
-                raise
+            return load(path, *args, **options)
 
     return guarded
 
@@ -230,72 +221,19 @@ def _building_safely(load: Callable) -> Callable:
     """``load_model_ensemble_and_task``, with what is wrong about the options of checkpoints."""
 
     @functools.wraps(load)
-    def guarded(
-        filenames: list[str], arg_overrides: dict | None = None, *args: Any, **options: Any
-    ) -> Any:
+    def guarded(filenames: list[str], *args: Any, **options: Any) -> Any:
         forbid_eval()  # a module may have come since
         try:
-            return load(filenames, arg_overrides, *args, **options)
-        except InputError as error:
-            raise named_refusal(error, _stored(filenames)) from error.__cause__
+            return load(filenames, *args, **options)
+        except RefusedOption as error:
+            raise InputError(f"{':'.join(filenames)}: refused to load: {error}") from None
         except Exception as error:
-            for path, state in _stored(filenames):
-                _check_names(path, state, arg_overrides or {})
             message = refused_file(error, ":".join(filenames))
             if message is not None:
                 raise InputError(message) from error
             raise
 
     return guarded
-
-
-def _stored(paths: list[str]) -> Iterator[tuple[str, dict]]:
-    """Checkpoints by path, but for parts of a model that is in several files of other names."""
-    for path in filter(os.path.isfile, paths):
-        yield path, unpickle(path, mapped=True)
-
-
-def named_refusal(error: InputError, states: Iterable[tuple[str, dict]]) -> InputError:
-    """The error, with the checkpoint and the option that are to blame if an option was refused."""
-    if not isinstance(error, RefusedOption):
-        return error
-    for path, state in states:
-        groups = [state.get("args"), *plain(state.get("cfg")).values()]
-        for group in groups:
-            names = [name for name, value in plain(group).items() if value == error.text]
-            if names:
-                return RefusedOption(error.text, f"{path}: refused to load: its option {names[0]}")
-    return error
-
-
-# fairseq's registries, by the option that names an entry.
-REGISTRIES: dict[str, Mapping] = {
-    "task": TASK_REGISTRY,
-    "arch": collections.ChainMap(ARCH_MODEL_REGISTRY, MODEL_REGISTRY),
-    "criterion": CRITERION_REGISTRY,
-    "optimizer": OPTIMIZER_REGISTRY,
-    "lr_scheduler": LR_SCHEDULER_REGISTRY,
-}
-# Names that fairseq gave up, and still reads.
-RENAMED = ("audio_cpc", "speech_pretraining", "binary_cross_entropy", "kd_binary_cross_entropy")
-
-
-def _check_names(path: str, state: dict, overrides: dict) -> None:
-    """Refuses a checkpoint with a task, an architecture and so on that nobody has registered."""
-    model = plain(options_of(path, state))
-    arch = model.get("_name") or model.get("arch")
-    said = {**task_options_of(path, state), "arch": arch, **overrides}
-    common = plain(plain(state.get("cfg")).get("common"))
-    user_dir = common.get("user_dir") or model.get("user_dir")
-    trained = f" (it was trained with {user_dir!r})" if user_dir else ""
-    for kind, registry in REGISTRIES.items():
-        name = said.get(kind)
-        if isinstance(name, str) and name not in registry and name not in RENAMED:
-            label = "architecture" if kind == "arch" else kind
-            raise InputError(
-                f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; "
-                f"use --user-dir with the plugin that has it{trained}"
-            )
 
 
 def options_of(path: str, state: dict) -> Any:

@@ -163,11 +163,5 @@ def wordpiece_options(configuration: Mapping[str, Any], where: str | Path) -> di
             f"{where}: asks for text that is not split at signs (do_basic_tokenize, never_split); "
             "expected BERT's usual tokeniser"
         )
-    options = {}
-    for name, ours in OPTIONS.items():
-        value = configuration.get(name)
-        if value not in (True, False, None):
-            raise InputError(f"{where}: {name} is {value!r}; expected true, false or null")
-        if value is not None:
-            options[ours] = value
-    return options
+    said = {ours: configuration.get(name) for name, ours in OPTIONS.items()}
+    return {name: bool(value) for name, value in said.items() if value is not None}

@@ -51,6 +51,8 @@ class HuggingFaceFolder:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
+        if not self.path.exists():
+            raise InputError(f"{path}: no such folder")
         if not self.has("config.json"):
             hint = FOLDER
             for snapshot in sorted(self.path.glob("snapshots/*/config.json")):
@@ -144,7 +146,7 @@ def check_settings(
         size = config.get(name)
         largest = MOST_POSITIONS if name == "max_position_embeddings" else LARGEST
         if type(size) is not int or not 1 <= size <= largest:
-            odd.append(f"{name} is {size!r}")
+            odd.append(f"{name} is {size!r}" if name in config else f"{name} is missing")
     if odd:
         raise InputError(f"{folder}: config.json has unsupported settings: {'; '.join(odd)}")
 

@@ -2,38 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
+from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.layer import refuse_unknown_layers
+from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.attention_pass import PADDING, read_words
+from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
 from fairseq_normalign.host.raw_corpus import PAIRS, ChunkReader
-from fairseq_normalign.host.teacher_forcing import Model
-from fairseq_normalign.layers.block_pass import (
-    BlockBatch,
-    TokenTable,
-    block_batches,
-    running_kinds,
-    texts_of,
-)
+from fairseq_normalign.host.teacher_forcing import Model, TeacherForcing
 from fairseq_normalign.layers.categories import (
     DEFAULT,
     PRESETS,
     Categories,
-    RankByCount,
     Ranks,
+    Token,
+    rank_by_count,
     rank_by_id,
 )
 from fairseq_normalign.layers.mixing import (
     LAYERS,
+    BlockBatch,
     Mixing,
     MixingResult,
+    TokenBatch,
     add_layers,
     add_mixing,
     mixing_of,
@@ -45,22 +47,18 @@ from fairseq_normalign.layers.statistics import (
     statistics_of,
     weight_facts,
 )
+from fairseq_normalign.names import KINDS
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.chunks import Chunk, Partial
 from fairseq_normalign.runs.joins import Gathered
 from fairseq_normalign.runs.measure import measure_here
 from fairseq_normalign.text.frequencies import Frequencies
+from fairseq_normalign.text.words import without_mark
 from fairseq_normalign.version import __version__
 
 EXAMINED = 100  # pairs that tell whether frequencies are of pieces or of words
-
-
-@dataclass(frozen=True)
-class Counted:
-    """How often pieces or words are in the training data of one side."""
-
-    counts: Mapping[str, float]
-    name: str  # of their file
+MARK = -1  # in the place of a word: special tokens
+Counted = tuple[Mapping[str, float], str]  # how often tokens are in the training data; their file
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class BlockOptions:
     Args:
         categories: of tokens.
         ranks: where frequency ranks come from, ``ids`` or ``counts`` of the dictionary.
-        frequencies: of the sides, source and target, where they come from a file instead.
+        frequencies: of source and target tokens, from files instead of the dictionary.
         mixing: measure mixing ratios.
         layers: also those of whole layers, feed-forward nets included.
         statistics: measure α and ‖f(x)‖.
@@ -137,9 +135,9 @@ class Blocks:
             for pair in pairs:
                 sentence: Sentence = getattr(pair, name)
                 words = [sentence.text[word] for word in sentence.words if word >= 0]
-                spelled.append((reader.pieces(sentence), words))
+                spelled.append((sentence.pieces, words))
             if counted is not None:
-                of_words[side] = Frequencies(counted.counts, counted.name, spelled).of_words
+                of_words[side] = Frequencies(*counted, spelled).of_words
         self.options.categories.check_vocabulary(symbols)
         if self.options.layers:
             refuse_unknown_layers(models.forcing.model, kinds)
@@ -152,7 +150,7 @@ class Blocks:
             return self.options.frequencies[side.name]
         if self.options.ranks == "ids":
             return None
-        return Counted(side.vocabulary.counts, f"the {side.name} dictionary")
+        return side.vocabulary.counts, f"the {side.name} dictionary"
 
     def chunk(
         self, models: ChunkReader, chunk: Chunk, prepared: Mapping[str, Any], progress: Progress
@@ -164,7 +162,7 @@ class Blocks:
             if not pair.skipped and (pair.source.text or pair.target.text):
                 measured[line] = pair
         lines, sums = list(measured), Gathered()
-        tables = self._tables(models, prepared["of_words"])
+        readers = self._readers(models, prepared["of_words"])
         for numbered in numbered_batches(
             measured.values(), max_tokens=self.options.max_tokens, progress=progress
         ):
@@ -173,7 +171,7 @@ class Blocks:
             # Without a name: the next batch needs as much memory.
             self._add(
                 sums,
-                block_batches(models.forcing, batch, of_batch, tables),
+                block_batches(models.forcing, batch, of_batch, readers),
                 models.forcing.model,
             )
         progress(len(pairs) - len(measured))
@@ -191,17 +189,17 @@ class Blocks:
         if self.options.layers:
             add_layers(sums, of_kinds, model, categories)
 
-    def _tables(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, TokenTable]:
+    def _readers(self, models: ChunkReader, of_words: Mapping[str, bool]) -> dict[str, ReadTokens]:
         """How tokens are looked up on each side that the attentions see."""
-        tables = {}
+        readers = {}
         for side, name in texts_of(models.forcing).items():
             reader = getattr(models.reader, name)
             counted = self._counted(reader)
             ranks: Ranks = rank_by_id
             if counted is not None:
-                ranks = RankByCount(counted.counts, of_words=of_words[side])
-            tables[side] = TokenTable(reader, self.options.categories, ranks)
-        return tables
+                ranks = rank_by_count(counted[0], of_words=of_words[side])
+            readers[side] = token_reader(reader, self.options.categories, ranks)
+        return readers
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> BlockSurvey:
         arrays, categories = total.arrays, self.options.categories
@@ -233,8 +231,97 @@ def survey_blocks(
         >>> survey_blocks(aligner, pairs).mixing["encoder"].mean
 
     Args:
-        model: an aligner, or what else has ``forcing`` and ``reader``.
+        model: an aligner, or another object with ``forcing`` and ``reader``.
         pairs: sentence pairs as the reader reads them.
     """
     in_memory = ChunkReader([model], PAIRS)
     return measure_here(Blocks(options or BlockOptions()), in_memory, pairs, progress)
+
+
+ReadTokens = Callable[[Tensor, Tensor, Sequence[Sentence]], TokenBatch]
+
+
+def token_reader(side: Side, categories: Categories, ranks: Ranks) -> ReadTokens:
+    """A function that looks up the tokens of one side, each kind of token once."""
+
+    @cache
+    def look_up(index: int, is_special: bool, continues: bool) -> tuple[Token, int]:
+        """A token and its category."""
+        (symbol,) = side.symbols([index])
+        letters = without_mark(symbol, side.segmentation.scheme)
+        token = Token(index, symbol, letters, is_special, continues)
+        return token, categories.index(token)
+
+    def read(ids: Tensor, words: Tensor, sentences: Sequence[Sentence]) -> TokenBatch:
+        """The tokens of a batch, on the device of what the model reads.
+
+        Args:
+            ids: what the model reads, (B, T).
+            words: the word of each token, -1 for special ones, -2 for padding, (B, T).
+            sentences: that the words are of.
+        """
+        numbers = np.full(words.shape, -1)
+        ranked = np.full(words.shape, np.nan, dtype=np.float32)
+        rows = zip(ids.tolist(), words.tolist(), sentences, strict=True)
+        for row, (of_ids, of_words, sentence) in enumerate(rows):
+            before = PADDING
+            for place, (index, word) in enumerate(zip(of_ids, of_words, strict=True)):
+                if word == PADDING:
+                    continue
+                token, numbers[row, place] = look_up(index, word == MARK, 0 <= word == before)
+                text = token.symbol if word == MARK else sentence.text[word]
+                ranked[row, place] = ranks(token, text)
+                before = word
+        known = torch.from_numpy(numbers), torch.from_numpy(ranked), words == MARK
+        return TokenBatch(*(of_tokens.to(ids.device) for of_tokens in known))
+
+    return read
+
+
+def block_batches(
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    lines: Sequence[int],
+    readers: Mapping[str, ReadTokens],
+) -> list[BlockBatch]:
+    """The blocks of all kinds of attention on some pairs, which are run together.
+
+    Args:
+        lines: of the pairs in the corpus, from 0.
+        readers: of tokens, for the sides that the attentions see.
+    """
+    source, target, _ = forcing.tensors(pairs)
+    tokens = {}
+    for side, name in texts_of(forcing).items():
+        ids = source if name == "source" else target
+        sentences = [getattr(pair, name) for pair in pairs]
+        tokens[side] = readers[side](ids, read_words(pairs, name), sentences)
+    blocks: dict[str, dict[int, Block]] = {}
+    for (kind, layer), block in recorded_blocks(forcing, pairs, running_kinds(forcing)).items():
+        blocks.setdefault(kind, {})[layer] = block
+    places = [pair.where for pair in pairs]
+    of_kinds = []
+    for number, kind in enumerate(blocks):
+        seen = tokens[KINDS[kind].queries], tokens[KINDS[kind].keys]
+        of_kinds.append(BlockBatch(kind, number, blocks[kind], *seen, places, lines))
+    return of_kinds
+
+
+def running_kinds(forcing: TeacherForcing) -> list[str]:
+    """The kinds of attention that are looked at: all, or the self-attention that was asked for."""
+    there = {kind for kind, _ in attentions(forcing.model)}
+    if KINDS[forcing.attention].self_attention:
+        there &= {forcing.attention}
+    return [kind for kind in KINDS if kind in there]
+
+
+def texts_of(forcing: TeacherForcing) -> dict[str, str]:
+    """The sides that the attentions see, and where their text is in pairs.
+
+    A language model's decoder reads the source.
+    """
+    texts = {}
+    for kind in running_kinds(forcing):
+        for side in (KINDS[kind].queries, KINDS[kind].keys):
+            texts[side] = "source" if forcing.is_language_model else side
+    return texts

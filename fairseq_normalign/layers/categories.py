@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -28,38 +28,35 @@ class Token(NamedTuple):
     continues: bool  # is not the first piece of its word
 
 
-class Category(NamedTuple):
-    name: str
-    has: Callable[[Token], bool]
-    pattern: str | None = None  # what the user wrote, if the category is the user's
+Members = Mapping[str, Callable[[Token], object]]
 
 
 @dataclass(frozen=True)
 class Categories:
     """Categories, the first that has a token wins; and what tokens of none are called."""
 
-    listed: tuple[Category, ...]
+    listed: Members  # by name, whether it has a token
     rest: str
+    patterns: Mapping[str, str] = field(default_factory=dict)  # of those that are the user's
 
     @property
     def names(self) -> list[str]:
-        return [*(category.name for category in self.listed), self.rest]
+        return [*self.listed, self.rest]
 
     def index(self, token: Token) -> int:
         """The place of a token's category in ``names``."""
-        for place, category in enumerate(self.listed):
-            if category.has(token):
+        for place, has in enumerate(self.listed.values()):
+            if has(token):
                 return place
         return len(self.listed)
 
     def check_vocabulary(self, symbols: Iterable[str]) -> None:
         """Refuses a category of the user that no symbol of the dictionaries is in."""
         known = list(symbols)
-        for category in self.listed:
-            pattern = category.pattern
-            if pattern and not any(re.fullmatch(pattern, symbol) for symbol in known):
+        for name, pattern in self.patterns.items():
+            if not any(re.fullmatch(pattern, symbol) for symbol in known):
                 raise InputError(
-                    f"--category {category.name}={pattern}: matches no token of the dictionary; "
+                    f"--category {name}={pattern}: matches no token of the dictionary; "
                     "the regular expression must match a whole token as it stands there"
                 )
 
@@ -75,28 +72,22 @@ def _is_period_or_comma(token: Token) -> bool:
     return token.letters in (".", ",")
 
 
-def _matches(pattern: str, token: Token) -> bool:
-    return re.fullmatch(pattern, token.symbol) is not None
+def _matches(pattern: str, token: Token) -> object:
+    return re.fullmatch(pattern, token.symbol)
 
 
-CLS = Category("[CLS]", partial(_matches, r"\[CLS\]|<s>"))
-SEP = Category("[SEP]", partial(_matches, r"\[SEP\]|</s>"))
-MASK = Category("[MASK]", partial(_matches, r"\[MASK\]|<mask>"))
-SPECIAL = Category("special", attrgetter("is_special"))
-PERIOD_COMMA = Category("period/comma", _is_period_or_comma)
+CLS = {"[CLS]": partial(_matches, r"\[CLS\]|<s>")}
+SEP = {"[SEP]": partial(_matches, r"\[SEP\]|</s>")}
+MASK = {"[MASK]": partial(_matches, r"\[MASK\]|<mask>")}
+SPECIAL = {"special": attrgetter("is_special")}
+PERIOD_COMMA = {"period/comma": _is_period_or_comma}
+OF_PIECES: Members = {"punctuation": _is_punctuation, "continuation": attrgetter("continues")}
 
 PRESETS = {
-    "pieces": Categories(
-        (
-            SPECIAL,
-            Category("punctuation", _is_punctuation),
-            Category("continuation", attrgetter("continues")),
-        ),
-        "word",
-    ),
-    "marks": Categories((SPECIAL, PERIOD_COMMA), "other"),
-    "bert-2020": Categories((CLS, SEP, PERIOD_COMMA), "other"),  # Kobayashi et al., 2020
-    "bert-2021": Categories((MASK, CLS, SEP), "Normal"),  # Kobayashi et al., 2021
+    "pieces": Categories({**SPECIAL, **OF_PIECES}, "word"),
+    "marks": Categories({**SPECIAL, **PERIOD_COMMA}, "other"),
+    "bert-2020": Categories({**CLS, **SEP, **PERIOD_COMMA}, "other"),  # Kobayashi et al., 2020
+    "bert-2021": Categories({**MASK, **CLS, **SEP}, "Normal"),  # Kobayashi et al., 2021
 }
 DEFAULT = "pieces"
 REST = "other"
@@ -107,27 +98,24 @@ def parse_categories(preset: str, texts: Sequence[str]) -> Categories:
     """The user's categories, each ``NAME=REGEX``; if there are none, those of a preset."""
     if not texts:
         return PRESETS[preset]
-    listed = [_parse(text) for text in texts]
-    names = [category.name for category in listed]
-    for name in names:
-        if names.count(name) > 1 or name in (REST, OVERALL):
+    patterns: dict[str, str] = {}
+    for text in texts:
+        name, _, pattern = text.partition("=")
+        name = name.strip()
+        if not (name and pattern):
+            raise InputError(f"--category {text}: write NAME=REGEX, as in 'comma=▁?,'")
+        if name in (*patterns, REST, OVERALL):
             raise InputError(f"--category {name}: this name is taken; choose another one")
-    return Categories(tuple(listed), REST)
-
-
-def _parse(text: str) -> Category:
-    name, separator, pattern = text.partition("=")
-    name = name.strip()
-    if not (name and separator and pattern):
-        raise InputError(f"--category {text}: write NAME=REGEX, as in 'comma=▁?,'")
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise InputError(
-            f"--category {text}: {error}; this is no regular expression (escape the brackets of "
-            r"tokens such as \[CLS\])"
-        ) from None
-    return Category(name, partial(_matches, pattern), pattern)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise InputError(
+                f"--category {text}: {error}; this is no regular expression (escape the brackets "
+                r"of tokens such as \[CLS\])"
+            ) from None
+        patterns[name] = pattern
+    listed = {name: partial(_matches, pattern) for name, pattern in patterns.items()}
+    return Categories(listed, REST, patterns)
 
 
 LEFT_OUT = math.nan
@@ -166,23 +154,22 @@ def rank_by_id(token: Token, word: str) -> float:
     return len(STOPS) + 2.0 + token.number
 
 
-class RankByCount:
+def rank_by_count(counts: Mapping[str, float], *, of_words: bool = False) -> Ranks:
     """The order of counts; equal counts have equal ranks. Special tokens are the most frequent.
 
     Args:
         counts: of pieces or of words.
         of_words: whether they are of words: a piece is as frequent as its word.
     """
+    ascending = sorted(counts.values())
 
-    def __init__(self, counts: Mapping[str, float], *, of_words: bool = False):
-        self.counts, self.of_words = counts, of_words
-        self.ascending = sorted(counts.values())
-
-    def __call__(self, token: Token, word: str) -> float:
+    def rank(token: Token, word: str) -> float:
         if token.is_special:
             return LEFT_OUT if token.symbol in NO_WORDS else 0.0
-        if token.symbol in (MASKS if self.of_words else NO_WORDS):
+        if token.symbol in (MASKS if of_words else NO_WORDS):
             return LEFT_OUT
-        count = self.counts.get(word if self.of_words else token.symbol, 0.0)
-        more_frequent = len(self.ascending) - bisect.bisect_right(self.ascending, count)
+        count = counts.get(word if of_words else token.symbol, 0.0)
+        more_frequent = len(ascending) - bisect.bisect_right(ascending, count)
         return 1.0 + more_frequent
+
+    return rank

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,17 +29,17 @@ from fairseq_normalign.layers.geometry import (
     shuffled_view,
     view_of,
 )
-from fairseq_normalign.layers.token_table import ReadText, Tokens
+from fairseq_normalign.layers.token_table import ReadText, Tokens, check_same_pieces, tokens_of
 from fairseq_normalign.progress import bar
 from fairseq_normalign.results.blocks import (
     Block,
-    Cell,
     Cloud,
     Clouds,
     Curves,
     Grid,
     Note,
     Row,
+    Rows,
     Table,
     by_layer,
 )
@@ -50,12 +49,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Matrix = list[list[float]]
+Series = Mapping[str, list[float]]  # by name, a number for each layer
 MEASURES = {
     "identity": "share that is the same token",
     "left": "share with the same token before",
     "right": "share with the same token after",
     "position": "distance in tokens",
 }
+DECIMALS = {"position": 2, "information": 2, "shuffled": 2}  # of columns; of all others 3
 LEGEND = (
     "identity: share of a token's nearest neighbours that are the same token; left, right: of its "
     "neighbours among the same token, the share with the same token before or after it; position: "
@@ -68,32 +69,23 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Evolution:
-    """What was measured of one model; a number for each layer from 0, unless it says otherwise.
+    """What was measured of one model.
 
     Attributes:
-        identity: share of nearest neighbours that are the same token.
-        left: of neighbours among the same token, those with the same token before it.
-        right: those with the same token after it.
-        position: |pos − pos'| to neighbours among the same token.
-        information: between tokens and clusters, in nats, and ``shuffled_information`` beside it.
+        columns: MEASURES of neighbours, information of tokens in clusters, and change, each also
+            of shuffled tokens: a number for each layer, from 0, of change from 1.
         change: PWCCA distance to the layer below, from layer 1, by group of tokens.
-        shuffled_change: that of all tokens if they change places.
         influence: PWCCA distance that hiding a token makes, from layer 1, by its group.
+        layers: PWCCA distances between all layers.
         planes: states of words by their first two principal components, and their variance.
     """
 
     name: str
     part: str
-    identity: Sequence[float]
-    left: Sequence[float]
-    right: Sequence[float]
-    position: Sequence[float]
-    information: Sequence[float]
-    shuffled_information: Sequence[float]
-    change: Mapping[str, Sequence[float]]
-    shuffled_change: Sequence[float]
-    influence: Mapping[str, Sequence[float]]
-    layers: Matrix  # PWCCA distances between all layers
+    columns: Series
+    change: Series
+    influence: Series
+    layers: Matrix
     planes: Sequence[tuple[np.ndarray, float]]
 
 
@@ -126,10 +118,10 @@ class EvolutionResult(Result):
     def findings(self) -> list[str]:
         found = []
         for model in self.models:
-            shares = [100 * share for share in (model.identity[-1], self.random["identity"])]
+            last, by_chance = 100 * model.columns["identity"][-1], 100 * self.random["identity"]
             found.append(
-                f"{model.name}: after the last layer, {shares[0]:.0f} % of a token's nearest "
-                f"neighbours are the same token ({shares[1]:.0f} % by chance)."
+                f"{model.name}: after the last layer, {last:.0f} % of a token's nearest "
+                f"neighbours are the same token ({by_chance:.0f} % by chance)."
             )
         return found
 
@@ -146,8 +138,7 @@ class EvolutionResult(Result):
         for (first, second), matrix in self.between.items():
             between.append(by_layer(f"{first} – {second}", np.diagonal(matrix).tolist()))
             maps.append(_distances_map(f"{first} – {second}: distances", matrix, first, second))
-        blocks: list[Block] = [self._table(model) for model in self.models]
-        blocks.append(Row(self._curves()))
+        blocks: list[Block] = [*map(self._table, self.models), Row(self._curves())]
         if by_group:
             blocks.append(Row(by_group))
         if between:
@@ -159,33 +150,28 @@ class EvolutionResult(Result):
 
     def _table(self, model: Evolution) -> Block:
         """What neighbours and clusters say of each layer, and what chance would."""
-        columns: dict[str, list[Cell]] = {}
-        for name in MEASURES:
-            columns[name] = [self.random[name], *getattr(model, name)]
-        columns["information"] = [None, *model.information]
-        columns["shuffled"] = [None, *model.shuffled_information]
-        if model.change:
-            columns["change"] = [None, None, *model.change[ALL]]
-            columns["shuffled change"] = [None, None, *model.shuffled_change]
-        names = ["random", *map(str, range(len(model.identity)))]
-        rows = [list(row) for row in zip(names, *columns.values(), strict=True)]
-        title = f"{model.name}, {model.part}"
-        decimals = [0, 3, 3, 3, 2, 2, 2, 3, 3]
-        return Table(["layer", *columns], rows, title, decimals[: 1 + len(columns)])
+        depth = len(model.columns["identity"])
+        columns: Rows = [["random", *map(str, range(depth))]]
+        for name, values in model.columns.items():
+            missing = [None] * (depth - len(values))
+            columns.append([self.random.get(name), *missing, *values])
+        rows = list(zip(*columns, strict=True))
+        decimals = [0, *(DECIMALS.get(name, 3) for name in model.columns)]
+        return Table(["layer", *model.columns], rows, f"{model.name}, {model.part}", decimals)
 
     def _curves(self) -> list[Block]:
         """Each measure in all models, with what neighbours drawn at random or shuffling give."""
-        depth = max(len(model.identity) for model in self.models)  # embeddings are a layer
+        depth = max(len(model.columns["identity"]) for model in self.models)
         blocks: list[Block] = []
         for name, meaning in MEASURES.items():
-            curves = [by_layer(model.name, getattr(model, name)) for model in self.models]
+            curves = [by_layer(model.name, model.columns[name]) for model in self.models]
             curves.append(by_layer("random", [self.random[name]] * depth, dashed=True))
             blocks.append(Curves(name, "layer", meaning, curves, 3, zero=True, drawn=True))
         curves = []
         for place, model in enumerate(self.models):
-            name, shuffled = f"{model.name}, shuffled", model.shuffled_information
-            curves.append(by_layer(model.name, model.information, colour=place))
-            curves.append(by_layer(name, shuffled, dashed=True, colour=place))
+            known, shuffled = model.columns["information"], model.columns["shuffled"]
+            curves.append(by_layer(model.name, known, colour=place))
+            curves.append(by_layer(f"{model.name}, shuffled", shuffled, dashed=True, colour=place))
         most = [self.ceiling] * depth
         curves.append(by_layer("ceiling", most, dashed=True, colour=len(self.models)))
         meaning = "information of tokens in clusters, nats"
@@ -207,7 +193,7 @@ class EvolutionResult(Result):
         return drawn(panels, "States of words")
 
 
-def _groups(title: str, by_group: Mapping[str, Sequence[float]], *, decimals: int) -> list[Curves]:
+def _groups(title: str, by_group: Series, *, decimals: int) -> list[Curves]:
     """A curve for each group of frequency, if there are any; that of all tokens is dashed."""
     curves = []
     for name, values in by_group.items():
@@ -231,66 +217,44 @@ def evolution(
         texts: the models, each with the text as it reads it.
         options: see :class:`EvolutionOptions`; or name them one by one.
     """
-    options = replace(options or EvolutionOptions(), **changes)
-    plan = plan_of(texts, options)
-    models = []
-    views = {}
+    first, *others = texts
+    for other in others:
+        check_same_pieces(first, other)
+    measuring = replace(options or EvolutionOptions(), **changes)
+    plan = plan_of(texts, tokens_of(first), measuring)
+    models, views = [], {}
     with bar("states", total=plan.sentences * len(texts), unit="sentences") as shown:
         for text in texts:
-            evolution, views[text.name] = _measure(text, plan, options, shown.update)
+            evolution, views[text.name] = _measure(text, plan, shown.update)
             models.append(evolution)
     between = {}
     if plan.views:
-        for first, second in combinations(views, 2):
-            between[first, second] = _distances(views[first], views[second])
-    pictured = []
-    for word, occurrences in plan.words.items():
-        pictured += [word] * len(occurrences)
+        for one, two in combinations(views, 2):
+            between[one, two] = _distances(views[one], views[two])
     sampled = plan.sampled
-    everywhere = np.zeros(len(sampled.types))
-    random = _neighbours(
-        plan,
-        possible_neighbours(sampled.sentences, everywhere),
-        possible_neighbours(sampled.sentences, sampled.types),
-    )
-    types = len(np.unique(sampled.types))
-    ceiling = float(np.log(min(types, plan.clusters)))
-    signature = _signature(plan, options, types)
-    return EvolutionResult(models, random, ceiling, between, pictured, signature)
+    among_all = possible_neighbours(sampled.sentences, np.zeros(len(sampled.types)))
+    of_type = possible_neighbours(sampled.sentences, sampled.types)
+    random = _neighbours(plan, among_all, list(of_type))
+    ceiling = float(np.log(min(plan.types, plan.clusters)))
+    pictured = [word for word, occurrences in plan.words.items() for _ in occurrences]
+    return EvolutionResult(models, random, ceiling, between, pictured, plan.signature)
 
 
-def _signature(plan: Plan, options: EvolutionOptions, types: int) -> dict[str, Any]:
-    signature: dict[str, Any] = {
-        "types": types,
-        "occurrences": options.occurrences,
-        "neighbours": f"{options.neighbours}-cosine",
-        "clusters": plan.clusters,
-    }
-    if plan.views:
-        signature["tokens"] = len(plan.views[ALL])
-    if len(plan.views) > 1:
-        signature["frequencies"] = Path(options.frequencies or "dictionary").name
-    if plan.hidden:
-        signature["influence-on"] = "later" if plan.causal else "others"
-    return {**signature, "seed": options.seed}
-
-
-def _measure(
-    text: ReadText, plan: Plan, options: EvolutionOptions, progress: Progress
-) -> tuple[Evolution, list[View]]:
+def _measure(text: ReadText, plan: Plan, progress: Progress) -> tuple[Evolution, list[View]]:
     """What is to be known of one model, and its views of all tokens by layer."""
-    run = partial(kept_states, text, plan.tokens, max_tokens=options.max_tokens)
+    run = partial(kept_states, text, plan.tokens, max_tokens=plan.options.max_tokens)
     kept = plan.kept
     states = run(kept, progress=progress)  # (L + 1, N, C)
     rows_of_sample = np.searchsorted(kept, plan.sample)
     rows_of_words = [np.searchsorted(kept, pieces) for pieces in chain(*plan.words.values())]
     layers, planes = [], []
     for of_layer in states:
-        layers.append(_measure_layer(of_layer[rows_of_sample], plan, options))
+        layers.append(_measure_layer(of_layer[rows_of_sample], plan))
         if rows_of_words:  # the state of a word is the mean of those of its pieces
             of_words = [of_layer[pieces].mean(0) for pieces in rows_of_words]
             planes.append(principal_plane(torch.stack(of_words)))
     of_all: list[View] = []
+    columns = {name: [of_layer[name] for of_layer in layers] for name in layers[0]}
     change = {}
     for name, places in plan.views.items():
         rows = np.searchsorted(kept, places)
@@ -298,49 +262,40 @@ def _measure(
         change[name] = [pwcca_distance(below, above) for below, above in pairwise(views)]
         of_all = of_all or views  # the first group is that of all tokens
     del states
-    rng = np.random.default_rng([options.seed, 5])
-    shuffled_change = []  # of tokens that change places at random
-    for below, above in pairwise(of_all):
-        shuffled_change.append(pwcca_distance(below, shuffled_view(above, rng)))
+    if change:
+        rng = np.random.default_rng([plan.options.seed, 5])
+        columns["change"], columns["shuffled change"] = change[ALL], []
+        for below, above in pairwise(of_all):  # of tokens that change places at random
+            columns["shuffled change"].append(pwcca_distance(below, shuffled_view(above, rng)))
     influence = {}
     for name, (hidden, others) in plan.hidden.items():
-        usual = run(others, progress=progress)[1:]
-        without = run(others, hidden=hidden)
-        of_layers = zip(usual, without, strict=True)
-        influence[name] = [pwcca_distance(view_of(x), view_of(y)) for x, y in of_layers]
-    evolution = Evolution(
-        name=text.name,
-        part=text.states.part,
-        **{name: [of_layer[name] for of_layer in layers] for name in layers[0]},
-        change=change,
-        shuffled_change=shuffled_change,
-        influence=influence,
-        layers=_distances(of_all, of_all),
-        planes=planes,
-    )
-    return evolution, of_all
+        usual = map(view_of, run(others, progress=progress)[1:])
+        without = map(view_of, run(others, hidden=hidden))
+        influence[name] = list(map(pwcca_distance, usual, without))
+    distances = _distances(of_all, of_all)
+    part = text.states.part
+    return Evolution(text.name, part, columns, change, influence, distances, planes), of_all
 
 
-def _measure_layer(states: Tensor, plan: Plan, options: EvolutionOptions) -> dict[str, float]:
+def _measure_layer(states: Tensor, plan: Plan) -> dict[str, float]:
     """What neighbours and clusters say of one layer; all layers have the same random numbers."""
-    sampled = plan.sampled
-    everywhere = np.zeros(len(states))
-    among_all = nearest(states, sampled.sentences, everywhere, options.neighbours)
-    of_type = nearest(states, sampled.sentences, sampled.types, options.neighbours)
-    rng = np.random.default_rng([options.seed, 4])
+    sampled, k = plan.sampled, plan.options.neighbours
+    among_all = nearest(states, sampled.sentences, np.zeros(len(states)), k)
+    of_type = nearest(states, sampled.sentences, sampled.types, k)
+    rng = np.random.default_rng([plan.options.seed, 4])
     clusters = kmeans(states, plan.clusters, rng)
     return {
         **_neighbours(plan, [among_all], [of_type]),
         "information": mutual_information(sampled.types, clusters),
-        "shuffled_information": shuffled_information(sampled.types, clusters, rng),
+        "shuffled": shuffled_information(sampled.types, clusters, rng),
     }
 
 
 def _neighbours(
-    plan: Plan, among_all: Iterable[Compared], of_type: Iterable[Compared]
+    plan: Plan, among_all: Iterable[Compared], of_type: Sequence[Compared]
 ) -> dict[str, float]:
     """What neighbours among all tokens, and among those of the same type, say of tokens."""
-    sampled, of_type = plan.sampled, list(of_type)
+    sampled = plan.sampled
     return {
         "identity": share_alike(among_all, sampled.types),
         "left": share_alike(of_type, sampled.left),
@@ -376,24 +331,24 @@ def kept_states(
     """
     states = text.states
     sentences, positions = tokens.sentences[kept], tokens.positions[kept]
-    needed = np.unique(sentences).tolist()
-    layers = len(states.layers) + (hidden is None)
     into = torch.from_numpy(np.arange(len(kept)) if rows is None else rows)
     counts = into.bincount()
-    found = torch.zeros(layers, len(counts), states.width)
+    found = torch.zeros(len(states.layers) + (hidden is None), len(counts), states.width)
+    needed = np.unique(sentences).tolist()
     pairs = [text.pairs[sentence] for sentence in needed]
     for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
         batch = [pair for _, pair in numbered]
         numbers = [needed[place] for place, _ in numbered]
+        places = [np.array(text.places(pair)) for pair in batch]
         if hidden is None:
             of_layers = states.run(batch)
         else:
-            positions_hidden = [tokens.positions[hidden[sentence]] for sentence in numbers]
-            read = zip(batch, positions_hidden, strict=True)
-            of_layers = states.run_without(batch, [text.places(pair)[at] for pair, at in read])
-        for row, (sentence, pair) in enumerate(zip(numbers, batch, strict=True)):
+            hidden_at = [tokens.positions[hidden[sentence]] for sentence in numbers]
+            unseen = [int(read[at]) for read, at in zip(places, hidden_at, strict=True)]
+            of_layers = states.run_without(batch, unseen)
+        for row, sentence in enumerate(numbers):
             part = slice(*np.searchsorted(sentences, [sentence, sentence + 1]).tolist())
-            places = np.array(text.places(pair))[positions[part]].tolist()
+            read = places[row][positions[part]].tolist()
             for layer, of_batch in enumerate(of_layers):
-                found[layer].index_add_(0, into[part], of_batch[row, places].float().cpu())
+                found[layer].index_add_(0, into[part], of_batch[row, read].float().cpu())
     return found.div_(counts.unsqueeze(1))

@@ -6,15 +6,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.layers.token_table import ReadText, Tokens, check_same_pieces, tokens_of
 from fairseq_normalign.options import option, positive
 from fairseq_normalign.text.frequencies import Frequencies, read_frequencies
+
+if TYPE_CHECKING:
+    from fairseq_normalign.layers.token_table import ReadText, Tokens
 
 ALL = "all"
 ANY = "any"  # a token of whatever frequency is hidden
@@ -56,7 +59,7 @@ class EvolutionOptions:
         group=MEASURING,
     )
     no_influence: bool = option(
-        False, "hide no tokens, which takes most of the time", group=MEASURING
+        False, "do not measure influence, which takes most of the time", group=MEASURING
     )
     words: Sequence[str] = option(
         (), "words to be drawn by --plot-words", metavar="WORD", many=True, group=MEASURING
@@ -72,14 +75,18 @@ class Hidden(NamedTuple):
     others: np.ndarray  # places of those whose states are compared, ascending
 
 
+Places = dict[str, np.ndarray]  # in the table of tokens, ascending, by group
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is looked at; all arrays are of places in ``tokens``, ascending."""
 
+    options: EvolutionOptions
     tokens: Tokens
     sample: np.ndarray  # as many tokens of each frequent type
     clusters: int
-    views: dict[str, np.ndarray]  # of PWCCA: all tokens, and those of each group, as many of each
+    views: Places  # of PWCCA: all tokens, and those of each group, as many of each
     hidden: dict[str, Hidden]  # by the group of the token that is hidden
     causal: bool  # whether its influence is that on later tokens alone: one model sees no others
     words: dict[str, list[np.ndarray]]  # the pieces of each occurrence
@@ -87,31 +94,46 @@ class Plan:
     @property
     def sampled(self) -> Tokens:
         """The tokens of the sample."""
-        return Tokens(*(column[self.sample] for column in self.tokens))
+        return self.tokens.at(self.sample)
+
+    @property
+    def types(self) -> int:
+        """How many there are in the sample."""
+        return len(self.sample) // self.options.occurrences
 
     @property
     def kept(self) -> np.ndarray:
         """All tokens whose usual states are needed."""
-        places = [self.sample, *self.views.values()]
-        for occurrences in self.words.values():
-            places += occurrences
-        return np.unique(np.concatenate(places))
+        of_words = chain(*self.words.values())
+        return np.unique(np.concatenate([self.sample, *self.views.values(), *of_words]))
 
     @property
     def sentences(self) -> int:
         """How many sentences each model runs, those that it runs twice counted so."""
-        sentences = len(np.unique(self.tokens.sentences[self.kept]))
-        for hidden in self.hidden.values():
-            sentences += len(np.unique(self.tokens.sentences[hidden.others]))
-        return sentences
+        runs = [self.kept, *(others for _, others in self.hidden.values())]
+        return sum(len(np.unique(self.tokens.sentences[places])) for places in runs)
+
+    @property
+    def signature(self) -> dict[str, object]:
+        """Every choice that moves a number."""
+        options = self.options
+        signature: dict[str, object] = {
+            "types": self.types,
+            "occurrences": options.occurrences,
+            "neighbours": f"{options.neighbours}-cosine",
+            "clusters": self.clusters,
+        }
+        if self.views:
+            signature["tokens"] = len(self.views[ALL])
+        if len(self.views) > 1:
+            signature["frequencies"] = Path(options.frequencies or "dictionary").name
+        if self.hidden:
+            signature["influence-on"] = "later" if self.causal else "others"
+        return {**signature, "seed": options.seed}
 
 
-def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
-    """What to look at in a text that some models read."""
-    first, *others = texts
-    for other in others:
-        check_same_pieces(first, other)
-    tokens = tokens_of(first)
+def plan_of(texts: Sequence[ReadText], tokens: Tokens, options: EvolutionOptions) -> Plan:
+    """What to look at in a text that some models read as the same tokens."""
     sample = _sample(tokens, options)
     clusters = options.clusters
     if clusters is None:
@@ -123,7 +145,7 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
         )
     quota = _view_tokens(texts, options)
     words = {word: _occurrences(word, tokens, options) for word in options.words}
-    groups = _groups(first, tokens, options)
+    groups = _groups(texts[0], tokens, options)
     views = _views(tokens, groups, quota, options)
     causal = any(text.states.causal for text in texts)
     hidden = {}
@@ -131,7 +153,7 @@ def plan_of(texts: Sequence[ReadText], options: EvolutionOptions) -> Plan:
         candidates = {ANY: np.arange(len(tokens.types))}
         candidates |= {name: places for name, places in groups.items() if name in views}
         hidden = _hidden(tokens, candidates, quota, causal, options)
-    return Plan(tokens, sample, clusters, views, hidden, causal, words)
+    return Plan(options, tokens, sample, clusters, views, hidden, causal, words)
 
 
 def _sample(tokens: Tokens, options: EvolutionOptions) -> np.ndarray:
@@ -153,44 +175,42 @@ def _sample(tokens: Tokens, options: EvolutionOptions) -> np.ndarray:
     return sample
 
 
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=2)
+def _warn(message: str, few: Mapping[str, int] | None = None) -> None:
+    """Warns, and lists the groups with too few tokens."""
+    counts = [f"{name} ({count})" for name, count in (few or {}).items()]
+    warnings.warn(f"{message}: {', '.join(counts)}" if counts else message, stacklevel=2)
 
 
 def _view_tokens(texts: Sequence[ReadText], options: EvolutionOptions) -> int:
     """How many tokens PWCCA compares."""
     width = max(text.states.width for text in texts)
     least = TOKENS_PER_NEURON * width
-    if options.tokens is None:
-        return max(VIEW_TOKENS, least)
-    if options.tokens < least:
+    if options.tokens is not None and options.tokens < least:
         raise InputError(
             f"--tokens {options.tokens}: PWCCA needs {TOKENS_PER_NEURON} tokens for each of "
             f"{width} neurons (with fewer, noise looks alike); use {least} or more"
         )
-    return options.tokens
+    return options.tokens or max(VIEW_TOKENS, least)
 
 
-def _views(
-    tokens: Tokens, groups: Mapping[str, np.ndarray], quota: int, options: EvolutionOptions
-) -> dict[str, np.ndarray]:
+def _views(tokens: Tokens, groups: Places, quota: int, options: EvolutionOptions) -> Places:
     """As many tokens of all frequencies, and of each group, for PWCCA."""
     rng = np.random.default_rng([options.seed, 1])
-    if len(tokens.types) < quota:
-        _warn(f"no PWCCA: the text has {len(tokens.types)} tokens, and {quota} are needed")
+    every = np.arange(len(tokens.types))
+    if len(every) < quota:
+        _warn(f"no PWCCA: the text has {len(every)} tokens, and {quota} are needed")
         return {}
-    views = {ALL: some(np.arange(len(tokens.types)), quota, rng)}
-    few = {}
+    views = {ALL: some(every, quota, rng)}
+    few = {name: len(places) for name, places in groups.items() if len(places) < quota}
     for name, places in groups.items():
-        if len(places) >= quota:
+        if name not in few:
             views[name] = some(places, quota, rng)
-        else:
-            few[name] = len(places)
-    _warn_of_few(few, f"groups of frequency with fewer than {quota} tokens are left out")
+    if few:
+        _warn(f"groups of frequency with fewer than {quota} tokens are left out", few)
     return views
 
 
-def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> dict[str, np.ndarray]:
+def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> Places:
     """The tokens of each group of frequency, rarest first; none if the dictionary has no counts."""
     counts = getattr(text.reader, text.side).vocabulary.counts
     if options.frequencies:
@@ -210,11 +230,7 @@ def _groups(text: ReadText, tokens: Tokens, options: EvolutionOptions) -> dict[s
 
 
 def _hidden(
-    tokens: Tokens,
-    candidates: Mapping[str, np.ndarray],
-    quota: int,
-    causal: bool,
-    options: EvolutionOptions,
+    tokens: Tokens, candidates: Places, quota: int, causal: bool, options: EvolutionOptions
 ) -> dict[str, Hidden]:
     """A token of each group to be hidden, in sentences that have one of each.
 
@@ -223,37 +239,37 @@ def _hidden(
     Args:
         candidates: all tokens, and those of each group.
     """
-    of_all_groups = np.unique(tokens.sentences)
-    for places in candidates.values():
-        of_all_groups = np.intersect1d(of_all_groups, tokens.sentences[places])
+    starts = np.arange(1, tokens.sentences[-1] + 1)
+    by_group = {}  # of each group the places in each sentence
+    for name, places in candidates.items():
+        by_group[name] = np.split(places, np.searchsorted(tokens.sentences[places], starts))
+    members = by_group[ANY]
+    complete = []
+    for sentence in range(len(members)):
+        if all(len(places[sentence]) for places in by_group.values()):
+            complete.append(sentence)
     rng = np.random.default_rng([options.seed, 2])
-    order = rng.permutation(of_all_groups)
+    order = rng.permutation(np.array(complete, dtype=int)).tolist()
     per_sentence = max(OTHERS, 2 * quota // max(1, len(order)))
     hidden, few = {}, {}
-    for name, places in candidates.items():
+    for name, of_group in by_group.items():
         by_sentence: dict[int, int] = {}
         others: list[int] = []
-        of_places = tokens.sentences[places]  # ascending
-        for sentence in order.tolist():
+        for sentence in order:
             if len(others) >= quota:
                 break
-            around = [sentence, sentence + 1]
-            token = int(rng.choice(places[slice(*np.searchsorted(of_places, around))]))
-            members = np.arange(*np.searchsorted(tokens.sentences, around))
-            rest = members[members > token] if causal else members[members != token]
+            token = int(rng.choice(of_group[sentence]))
+            rest = members[sentence]
+            rest = rest[rest > token] if causal else rest[rest != token]
             by_sentence[sentence] = token
             others += some(rest, per_sentence, rng).tolist()
         if len(others) >= quota:
             hidden[name] = Hidden(by_sentence, np.sort(np.array(others[:quota])))
         else:
             few[name] = len(others)
-    _warn_of_few(few, f"influence is not measured where fewer than {quota} other tokens show it")
-    return hidden
-
-
-def _warn_of_few(few: Mapping[str, int], message: str) -> None:
     if few:
-        _warn(f"{message}: {', '.join(f'{name} ({count})' for name, count in few.items())}")
+        _warn(f"influence is not measured where fewer than {quota} other tokens show it", few)
+    return hidden
 
 
 def _occurrences(word: str, tokens: Tokens, options: EvolutionOptions) -> list[np.ndarray]:

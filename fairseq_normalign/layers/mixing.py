@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fairseq_normalign.attention.block import Block as AttentionBlock
 from fairseq_normalign.attention.block import mixing_ratios, share
 from fairseq_normalign.attention.layer import Layer, layers_with
 from fairseq_normalign.attention.recorder import check_finite
 from fairseq_normalign.heads.correlation import spearman
-from fairseq_normalign.layers.block_pass import (
-    BlockBatch,
-    add_means,
-    add_occurrences,
-    divided,
-    numbers,
-)
 from fairseq_normalign.layers.categories import OVERALL, Categories
 from fairseq_normalign.names import ANALYSES, KINDS, LAYER_ANALYSES
 from fairseq_normalign.results.blocks import (
@@ -39,6 +35,26 @@ ALIKE = 1e-5  # ratios that differ by rounding alone have no order
 LAYERS = {"encoder-layer": "encoder layer", "decoder-layer": "decoder layer"}  # names, titles
 PARTS = ("itself", "prefix", "source")  # of a translation decoder's state
 TITLES = {**{name: kind.title for name, kind in KINDS.items()}, **LAYERS}
+
+
+class TokenBatch(NamedTuple):
+    """The tokens of one side of a batch, padded on the right."""
+
+    categories: Tensor  # from 0; -1 for padding, (B, T)
+    ranks: Tensor  # 1 is the most frequent; nan for padding and what is left out, (B, T)
+    special: Tensor  # belongs to no word, (B, T)
+
+
+class BlockBatch(NamedTuple):
+    """The blocks of one kind of attention on one batch, and the tokens that they see."""
+
+    kind: str
+    number: int  # of the kind among those that are looked at, from 0
+    blocks: Mapping[int, AttentionBlock]  # by layer, from 0
+    queries: TokenBatch
+    keys: TokenBatch
+    places: Sequence[str]  # what errors call each sentence
+    lines: Sequence[int]  # in the corpus, from 0
 
 
 @dataclass(frozen=True)
@@ -71,11 +87,52 @@ class Mixing:
         return self.micro[:, :, -1].mean(0)
 
 
+def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, number: int) -> None:
+    """Adds a batch to what the means of some quantities need, by category and overall.
+
+    Args:
+        values: of layers or heads, quantities and tokens, (L, Q, B, T).
+        categories: of each token, from 0; -1 for padding, (B, T).
+        number: of categories, K; all tokens together are one more.
+    """
+    of_category = categories.unsqueeze(-1) == torch.arange(number, device=categories.device)
+    is_token = categories >= 0
+    members = torch.cat([of_category, is_token.unsqueeze(-1)], dim=-1).double()  # (B, T, K+1)
+    counts = members.sum(1)  # (B, K+1)
+    by_sentence = torch.einsum("lqbt,btk->lqbk", values.double(), members)
+    sums.add(f"{name}.micro.sum", by_sentence.sum(2).cpu().numpy())
+    macro = (by_sentence / counts.clamp(min=1)).sum(2)
+    sums.add(f"{name}.macro.sum", macro.cpu().numpy())
+    sums.add(f"{name}.tokens.sum", counts.sum(0).long().cpu().numpy())
+    sums.add(f"{name}.sentences.sum", counts.gt(0).sum(0).cpu().numpy())
+    of_tokens = values.transpose(0, 1)[:, :, is_token].flatten(1)  # (Q, L·N)
+    sums.add(f"{name}.low", of_tokens.amin(1).cpu().numpy())
+    sums.add(f"{name}.high", of_tokens.amax(1).cpu().numpy())
+
+
+def add_occurrences(
+    sums: Gathered, name: str, columns: Sequence[Tensor], counted: Tensor, draws: Draws
+) -> None:
+    """Adds those tokens that count, (B, T), to a sample: what is known of each is a row."""
+    rows = torch.stack([column[counted].float() for column in columns], dim=-1).cpu().numpy()
+    sums.sample(name, draws(counted.sum(1).tolist()), rows.__getitem__)
+
+
+def divided(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Means; nan where there is nothing."""
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def numbers(values: Iterable[float]) -> list[float | None]:
+    """As tables and maps take them, which have no nan."""
+    return [None if math.isnan(value) else float(value) for value in values]
+
+
 def add_mixing(sums: Gathered, batch: BlockBatch, categories: int) -> None:
     """Adds the mixing ratios of some blocks on a batch."""
     layers = []
-    for block in batch.blocks.values():
-        layers.append(mixing_ratios(block))
+    for of_layer in batch.blocks.values():
+        layers.append(mixing_ratios(of_layer))
         check_finite(layers[-1].transpose(0, 1), batch.places)
     _add_ratios(sums, f"mixing.{batch.kind}", torch.stack(layers), batch, categories)
 
@@ -98,10 +155,11 @@ def add_layers(
     """Adds what whole layers mix in, from the blocks of all their attentions on a batch."""
     blocks = {}
     for batch in batches:
-        blocks.update({(batch.kind, layer): block for layer, block in batch.blocks.items()})
+        for layer, of_layer in batch.blocks.items():
+            blocks[batch.kind, layer] = of_layer
     layers: dict[str, list[Layer]] = {}
-    for (side, _), layer in sorted(layers_with(model, blocks).items()):
-        layers.setdefault(side, []).append(layer)
+    for (side, _), whole in sorted(layers_with(model, blocks).items()):
+        layers.setdefault(side, []).append(whole)
     for batch in batches:
         if batch.kind in layers:  # the self-attention that has the name of its side
             _add_side(sums, batch, layers[batch.kind], categories)
@@ -227,7 +285,7 @@ class MixingResult(Result):
         found = []
         for kind, mixing in self.by_kind.items():
             ratio, analysis = 100 * float(mixing.mean[-1]), mixing.analyses[-1]
-            found.append(f"{TITLES[kind]} mixes in {ratio:.0f} % of context ({analysis}).")
+            found.append(f"{TITLES[kind]}: {ratio:.0f} % of the new state is context ({analysis}).")
         return found
 
     def blocks(self) -> list[Block]:

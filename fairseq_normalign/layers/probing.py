@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,50 +93,21 @@ def _percent(shares: Sequence[float]) -> list[float]:
     return [100 * share for share in shares]
 
 
-class Split:
-    """Tagged words of a treebank: those to learn from, and those of other sentences.
-
-    Words whose tag comes only once in the training sentences are left out, in both.
+def split_of(sentences: np.ndarray, test_share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the words to learn from, and of those of other sentences, which are drawn.
 
     Args:
         sentences: the sentence of each word, (N,).
-        tags: of each word, N.
-        test_share: how many of the sentences are not learned from.
-        seed: draws them.
+        test_share: how many of the sentences.
     """
-
-    def __init__(
-        self, sentences: np.ndarray, tags: Sequence[str], test_share: float, seed: int
-    ) -> None:
-        rng = np.random.default_rng([seed, 0])
-        drawn = rng.permutation(np.unique(sentences))
-        in_test = np.isin(sentences, drawn[: round(test_share * len(drawn))])
-        counts = Counter(np.array(tags)[~in_test].tolist())
-        self.tags = sorted(tag for tag, count in counts.items() if count >= 2)
-        left_out = sorted(set(tags) - set(self.tags))
-        if left_out:
-            warnings.warn(
-                f"tags with fewer than 2 words to learn from are left out: {', '.join(left_out)}",
-                stacklevel=2,
-            )
-        numbers = {tag: number for number, tag in enumerate(self.tags)}
-        labels = np.array([numbers.get(tag, -1) for tag in tags])
-        self.train = np.flatnonzero(~in_test & (labels >= 0))
-        self.test = np.flatnonzero(in_test & (labels >= 0))
-        if len(self.tags) < 2 or not len(self.test):
-            raise InputError(
-                f"the treebank has {len(self.tags)} tags that come twice in the {len(self.train)} "
-                f"words to learn from, and {len(self.test)} other words; 2 tags, and "
-                "words for both, are needed"
-            )
-        self.train_labels = torch.from_numpy(labels[self.train])
-        self.test_labels = torch.from_numpy(labels[self.test])
-
-    @property
-    def majority(self) -> float:
-        """The accuracy of the tag that is most frequent in what is learned from."""
-        most_frequent = self.train_labels.bincount().argmax()
-        return float((self.test_labels == most_frequent).float().mean())
+    drawn = np.random.default_rng([seed, 0]).permutation(np.unique(sentences))
+    in_test = np.isin(sentences, drawn[: round(test_share * len(drawn))])
+    if in_test.all() or not in_test.any():
+        raise InputError(
+            f"the treebank has {len(drawn)} sentences: too few to learn from some and test on "
+            "others; use a larger one, or another --test-share"
+        )
+    return np.flatnonzero(~in_test), np.flatnonzero(in_test)
 
 
 def probe(
@@ -156,21 +125,28 @@ def probe(
         text: the sentences of the trees as a model reads them.
     """
     tokens = tokens_of(text, unknown_too=True)
-    split = Split(*tagged_words(tokens, trees), test_share, seed)
-    of_layers = word_states(text, tokens, max_tokens=max_tokens, progress=progress)
-    order = np.random.default_rng([seed, 1]).permutation(len(split.train))
-    shuffled_labels = split.train_labels[torch.from_numpy(order)]
+    sentences, tags = tagged_words(tokens, trees)
+    names, numbers = np.unique(tags, return_inverse=True)
+    ours, others = split_of(sentences, test_share, seed)
+    labels = torch.from_numpy(numbers)
+    train_labels, test_labels = labels[ours], labels[others]
+    order = np.random.default_rng([seed, 1]).permutation(len(ours))
+    shuffled_labels = train_labels[torch.from_numpy(order)]
     accuracies: tuple[list[float], list[float]] = ([], [])
+    of_layers = word_states(text, tokens, max_tokens=max_tokens, progress=progress)
     for of_layer in over(of_layers, f"{text.name} classifiers", unit="layers"):
-        known, other = of_layer[split.train], of_layer[split.test]
+        known, other = of_layer[ours], of_layer[others]
         mean, deviation = known.mean(0), known.std(0).clamp(min=1e-6)
         known, other = (known - mean) / deviation, (other - mean) / deviation
-        for labels, found in zip((split.train_labels, shuffled_labels), accuracies, strict=True):
-            weight, bias = train(known, labels, len(split.tags))
-            right = (other @ weight + bias).argmax(1) == split.test_labels
-            found.append(float(right.float().mean()))
-    words = len(split.train), len(split.test)
-    return Probing(text.name, *accuracies, split.majority, *words, split.tags)
+        for learned, found in zip((train_labels, shuffled_labels), accuracies, strict=True):
+            weight, bias = train(known, learned, len(names))
+            found.append(share_equal((other @ weight + bias).argmax(1), test_labels))
+    majority = share_equal(train_labels.bincount().argmax(), test_labels)
+    return Probing(text.name, *accuracies, majority, len(ours), len(others), names.tolist())
+
+
+def share_equal(found: Tensor, expected: Tensor) -> float:
+    return float((found == expected).float().mean())
 
 
 def tagged_words(tokens: Tokens, trees: Sequence[Tree]) -> tuple[np.ndarray, list[str]]:

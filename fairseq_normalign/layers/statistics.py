@@ -24,15 +24,15 @@ from fairseq_normalign.host.attention_modules import (
     out_weight,
     value_projection,
 )
-from fairseq_normalign.layers.block_pass import (
+from fairseq_normalign.layers.categories import Categories
+from fairseq_normalign.layers.mixing import (
     BlockBatch,
+    MixingResult,
     add_means,
     add_occurrences,
     divided,
     numbers,
 )
-from fairseq_normalign.layers.categories import Categories
-from fairseq_normalign.layers.mixing import MixingResult
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.results.blocks import (
     Block,
@@ -58,6 +58,10 @@ class Lengths(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
+    def cells(self, place: int = 0) -> list[float | None]:
+        """All of them for one head or layer, as tables take them."""
+        return numbers(column[place] for column in self)
+
 
 def lengths_of(moments: np.ndarray) -> Lengths:
     """From count, mean, Σ (x - mean)², smallest and largest, (5, Q); see ``runs.joins``."""
@@ -68,9 +72,8 @@ def lengths_of(moments: np.ndarray) -> Lengths:
 
 def pooled(moments: Iterable[np.ndarray]) -> Lengths:
     """All quantities of some moments as one."""
-    columns = np.concatenate(list(moments), axis=1)
-    single = [columns[:, [place]] for place in range(columns.shape[1])]
-    return lengths_of(reduce(joined_moments, single))
+    columns = np.concatenate(list(moments), axis=1).T
+    return lengths_of(reduce(joined_moments, columns[..., None]))
 
 
 class Relation(NamedTuple):
@@ -359,12 +362,21 @@ def _blocks_of_kind(kind: str, measured: Statistics) -> list[Block]:
     for title, value in BY_HEAD.items():
         values = []
         for layer in measured.layers:
-            known = {}
-            for head, number in zip(layer.heads, numbers(value(layer)), strict=True):
-                known[head.head] = number
-            values.append([known.get(head) for head in heads])
+            known = dict(zip(layer.heads, numbers(value(layer)), strict=True))
+            values.append([known.get(Head(kind, layer.layer, head)) for head in heads])
         names = [str(head + 1) for head in heads]
-        by_head.append(Grid(title, "layer", "head", layers, names, values, absent="removed"))
+        by_head.append(
+            Grid(
+                f"{title} by layer and head",
+                "layer",
+                "head",
+                layers,
+                names,
+                values,
+                absent="removed",
+                name=title,
+            )
+        )
     return [
         Row(by_category),
         Row(by_head),
@@ -379,17 +391,15 @@ def _tables(kind: str, measured: Statistics) -> list[Block]:
     by_category: Rows = []
     singular: Rows = []
     for layer in measured.layers:
-        of_inputs = numbers(column[0] for column in layer.inputs)
-        norms.append([f"‖x‖, layer {layer.layer + 1}", *of_inputs, layer.rate])
+        norms.append([f"‖x‖, layer {layer.layer + 1}", *layer.inputs.cells(), layer.rate])
+        values = np.stack([value(layer) for value in BY_CATEGORY.values()], axis=-1)  # (H, K, 3)
         for place, head in enumerate(layer.heads):
-            of_head = numbers(column[place] for column in layer.transformed)
-            norms.append([f"‖f(x)‖, {head}", *of_head, layer.rates[place]])
-            for number, category in enumerate(measured.categories):
-                of_cell = [value(layer)[place, number] for value in BY_CATEGORY.values()]
-                by_category.append([str(head), category, *numbers(of_cell)])
+            norms.append([f"‖f(x)‖, {head}", *layer.transformed.cells(place), layer.rates[place]])
+            for category, cells in zip(measured.categories, values[place], strict=True):
+                by_category.append([str(head), category, *numbers(cells)])
             singular += [[str(head), *value] for value in enumerate(layer.singular[place], 1)]
-    for name, lengths in (("‖x‖, all", measured.inputs), ("‖f(x)‖, all", measured.transformed)):
-        norms.append([name, *numbers(column[0] for column in lengths), None])
+    norms.append(["‖x‖, all", *measured.inputs.cells(), None])
+    norms.append(["‖f(x)‖, all", *measured.transformed.cells(), None])
     relations: Rows = []
     for place in measured.shown:
         relations.append([f"α, ‖f(x)‖: {measured.categories[place]}", *measured.cells[place]])

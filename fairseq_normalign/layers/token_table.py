@@ -1,18 +1,21 @@
-"""All tokens of a text as arrays, however a model reads it."""
+"""A text as one part of a model reads it, and all of its tokens as arrays."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
-
-if TYPE_CHECKING:
-    from fairseq_normalign.attention.states import States
-    from fairseq_normalign.host.pairs import Pair, PairReader
-    from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.files import short_names
+from fairseq_normalign.host.lengths import fitted
+from fairseq_normalign.host.options import load
+from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
+from fairseq_normalign.host.raw_corpus import corpus
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
 BOUNDARY = -1  # as NONE of ``layers.geometry``: before the first and after the last token
 
@@ -59,6 +62,10 @@ class Tokens(NamedTuple):
     left: np.ndarray  # the type before it in the sentence, or BOUNDARY
     right: np.ndarray
 
+    def at(self, places: np.ndarray) -> Tokens:
+        """Those at some places."""
+        return Tokens(*(column[places] for column in self))
+
     @property
     def text_words(self) -> np.ndarray:
         """The word of each among all words of the text that have a token, from 0."""
@@ -101,3 +108,32 @@ def check_same_pieces(first: ReadText, other: ReadText) -> None:
                 f"sentence {number}: {first.name} reads {ours[:40]!r} and {other.name} "
                 f"{theirs[:40]!r}; the models must read the same pieces"
             )
+
+
+def load_part(args: argparse.Namespace, name: str, path: str, part: str | None = None) -> ReadText:
+    """A part of the model of ``path``, by default its encoder, or else its decoder; no text yet."""
+    of_one = argparse.Namespace(**{**vars(args), "path": path})
+    forcing, reader = load(of_one, attention=part or "all")
+    if forcing.attention == "cross":  # a model with both parts
+        forcing = TeacherForcing(forcing.model, reader.task, attention="encoder")
+    return ReadText(name, States(forcing), reader, [])
+
+
+def read_corpus(args: argparse.Namespace) -> list[ReadText]:
+    """The first sentences of the corpus that the options name, as each model reads them."""
+    models = zip(short_names(args.path), args.path, strict=True)
+    parts = [load_part(args, name, path, args.part) for name, path in models]
+    need_target = not all(part.states.reads_source for part in parts)
+    same_way = [False] * len(parts)
+    read = corpus(args, parts, swapped=same_way, need_target=need_target, limit=args.limit)
+    streams = zip(parts, read.streams, strict=True)
+    return [part._replace(pairs=list(pairs)) for part, pairs in streams]
+
+
+def read_sentences(
+    args: argparse.Namespace, name: str, path: str, sentences: Sequence[Sequence[str]]
+) -> ReadText:
+    """Sentences of words as a model reads them that needs no target."""
+    part = load_part(args, name, path)
+    pairs = text_pairs(((words, None) for words in sentences), part.reader, name="treebank")
+    return part._replace(pairs=fitted(pairs, part.forcing.limits, args.too_long))

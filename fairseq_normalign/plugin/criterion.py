@@ -5,6 +5,7 @@ The translation loss is fairseq's. ``--log-relevance`` also tells how relevant h
 
 import logging
 from dataclasses import dataclass
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Optional
 
@@ -31,6 +32,7 @@ from fairseq_normalign.host.attention_modules import (
     head_names,
     head_numbers,
 )
+from fairseq_normalign.host.binarised import binarised_pairs
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS, Head
@@ -101,7 +103,8 @@ class RelevanceLog:
         """Gates and relevance of all gated heads now."""
         forcing = TeacherForcing(model, self.task)
         if self.pairs is None:
-            self.pairs = self._read_pairs(forcing)
+            valid = binarised_pairs(self.subset, PairReader(self.task))
+            self.pairs = list(islice(filter(forcing.takes, valid), self.sentences))
         # The share of each head in its layer's relevance, pooled, mean over sentences.
         tally = Tally({"heads": head_names(model)})
         device = next(model.parameters()).device
@@ -119,26 +122,6 @@ class RelevanceLog:
                 head = Head(*name, number)
                 heads[head] = GatedHead(gate, chance, relevance[head])
         return Entry(updates, len(self.pairs), f"{rule_set(RULES).spec}-pooled", heads)
-
-    def _read_pairs(self, forcing: TeacherForcing) -> list[Pair]:
-        dataset = self.task.datasets.get(self.subset)
-        if not dataset:
-            raise InputError(
-                f"--log-relevance needs a validation set; there is no {self.subset}, or "
-                "--disable-validation is given"
-            )
-        reader = PairReader(self.task)
-        pad = reader.source.dictionary.pad()  # there with --num-batch-buckets
-        pairs: list[Pair] = []
-        for number in range(len(dataset)):
-            source, target = (dataset[number][side] for side in ("source", "target"))
-            where = f"validation sentence {number + 1}"
-            pair = reader.binarised_pair(source[source.ne(pad)], target[target.ne(pad)], where)
-            if forcing.takes(pair):
-                pairs.append(pair)
-            if len(pairs) == self.sentences:
-                break
-        return pairs
 
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
@@ -179,43 +162,37 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
     The validation loss is without the second term, so that it tells of translation alone.
     """
 
-    def __init__(
-        self,
-        task,
-        sentence_avg,
-        label_smoothing,
-        ignore_prefix_size=0,
-        report_accuracy=False,
-        l0_lambda=0.005,
-        l0_lambda_encoder=None,
-        l0_lambda_decoder=None,
-        l0_lambda_cross=None,
-        l0_warmup_updates=0,
-        target_heads=None,
-        log_relevance=0,
-        save_dir="checkpoints",
-        valid_subset="valid",
-    ):
-        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        own = {"encoder": l0_lambda_encoder, "decoder": l0_lambda_decoder, "cross": l0_lambda_cross}
-        self.lambdas = {kind: l0_lambda if own[kind] is None else own[kind] for kind in own}
-        self.warmup, self.target = l0_warmup_updates, target_heads
-        for kind, value in self.lambdas.items():
-            name = "--l0-lambda" if own[kind] is None else f"--l0-lambda-{kind}"
-            if not value >= 0 or (value == 0 and target_heads is not None):
+    def __init__(self, task, cfg: L0CriterionConfig):
+        super().__init__(
+            task,
+            cfg.sentence_avg,
+            cfg.label_smoothing,
+            cfg.ignore_prefix_size,
+            cfg.report_accuracy,
+        )
+        self.warmup, self.target = cfg.l0_warmup_updates, cfg.target_heads
+        self.lambdas: dict[str, float] = {}
+        for kind in KINDS:
+            own = getattr(cfg, f"l0_lambda_{kind}")
+            self.lambdas[kind] = value = cfg.l0_lambda if own is None else own
+            name = "--l0-lambda" if own is None else f"--l0-lambda-{kind}"
+            if not value >= 0 or (value == 0 and self.target is not None):
                 raise InputError(
                     f"{name} {value}: must be 0 or more, and above 0 with --target-heads"
                 )
-        if min(l0_warmup_updates, log_relevance) < 0:
-            raise InputError("--l0-warmup-updates and --log-relevance must be 0 or more")
+
         self.relevance_log = None
-        if log_relevance:
-            subset = valid_subset.split(",")[0]
-            self.relevance_log = RelevanceLog(task, log_relevance, save_dir, subset)
+        if cfg.log_relevance:
+            subset = cfg.valid_subset.split(",")[0]
+            self.relevance_log = RelevanceLog(task, cfg.log_relevance, cfg.save_dir, subset)
+
+    @classmethod
+    def build_criterion(cls, cfg: L0CriterionConfig, task):
+        return cls(task, cfg)
 
     def forward(self, model, sample, reduce=True):
         if self.relevance_log is not None:
-            self._log_relevance(model)
+            self._log_relevance(model, self.relevance_log)
         loss, sample_size, logging_output = super().forward(model, sample, reduce)
         penalty, state = self.penalty(model)
         if model.training:
@@ -226,17 +203,17 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         logging_output.update(state, gate_logs=1)
         return loss, sample_size, logging_output
 
-    def _log_relevance(self, model: FairseqModule) -> None:
+    def _log_relevance(self, model: FairseqModule, log: RelevanceLog) -> None:
         """Before the first batch of a training, and before the first of each validation."""
         check_gated(model)
         before = model.steering.updates  # as the model was told before the last update
         if model.training:
-            self.relevance_log.start(model, before)
+            log.start(model, before)
         else:
             # What fairseq counts: an update that overflows is none.
             counted = metrics.get_meter("train", "num_updates")
             updates = before + 1 if counted is None else int(counted.val)
-            self.relevance_log.add(model, updates)
+            log.add(model, updates)
 
     def penalty(self, model: FairseqModule) -> tuple[Tensor, dict[str, float]]:
         """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged.
@@ -285,7 +262,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
     def reduce_metrics(cls, logging_outputs) -> None:
         super().reduce_metrics(logging_outputs)
         count = sum(log.get("gate_logs", 0) for log in logging_outputs)
-        names = [f"open_{kind}" for kind in KINDS] + [f"lambda_{kind}" for kind in KINDS]
+        names = [f"{what}_{kind}" for what, kind in product(("open", "lambda"), KINDS)]
         for name in (*names, "closed_heads", "l0_penalty"):
             if count and name in logging_outputs[0]:
                 mean = sum(log.get(name, 0) for log in logging_outputs) / count

@@ -1,7 +1,7 @@
 """``--export-attention``: what attentions did on the sentences of a command of fairseq's own.
 
 fairseq tells a task what sentences will come, when it asks for batches of them, but not when it is
-done. So the batches themselves tell, when the command asks for one more than there are.
+done: the file appears as soon as it has them all.
 """
 
 import atexit
@@ -9,7 +9,7 @@ import contextlib
 import logging
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from torch import Tensor
 from fairseq_normalign.attention.arrays import OVERHEAD, Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import refuse_overwriting
+from fairseq_normalign.files import refuse_unwritable
 from fairseq_normalign.host.batches import map_batches
 from fairseq_normalign.host.options import stated
 from fairseq_normalign.host.pairs import PairReader
@@ -119,7 +119,7 @@ class AttentionExport:
         )
         checkpoint = stated(sys.argv[1:], "--path").path  # which fairseq does not tell its tasks
         data, *_ = split_paths(self.cfg.data)
-        refuse_overwriting(self.path, checkpoint, *Path(data).glob("*"))
+        refuse_unwritable(self.path, checkpoint, *Path(data).glob("*"))
         metadata = {
             **self._arrays.description(),
             "targets": targets,
@@ -144,6 +144,7 @@ class AttentionExport:
             for target in beam:
                 pairs.append(self.reader.binarised_pair(source, target, f"S-{sentence}"))
         with contextlib.ExitStack() as on_failure:
+            on_failure.callback(atexit.unregister, self.discard)
             on_failure.push(self._opened)  # which also says what is wrong with the disk
             arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS)
             for place, pair, array in zip(places, pairs, arrays, strict=True):
@@ -157,47 +158,22 @@ class AttentionExport:
                         "--export-heads, a smaller --export-quantity, or --export-dtype float16"
                     )
             on_failure.pop_all()
+        if self._writer.sentences == self.expected:
+            self._opened.close()
+            atexit.unregister(self.discard)
+            logger.info(f"{self.path}: {self.expected} sentences, {self.bytes / 1e9:.3g} GB")
 
     @property
     def expected(self) -> int:
         """How many sentences the file has when it is complete."""
         return len(self.sentences) * self.nbest
 
-    def finish(self) -> None:
-        """Lets the file appear."""
-        if self._arrays is None:
-            return
-        if self._writer.sentences != self.expected:
-            self.discard()
-            raise InputError(
-                f"{self.path}: {self._writer.sentences} of {self.expected} sentences were exported"
-            )
-        self._opened.close()
-        atexit.unregister(self.discard)
-        logger.info(f"{self.path}: {self.expected} sentences, {self.bytes / 1e9:.3g} GB")
-
     def discard(self) -> None:
-        """Removes what was written of a file that is not complete."""
+        """Removes what was written by a command that ends before the file is complete."""
+        done = self._writer.sentences
+        logger.warning(f"{self.path}: not written, as {done} of {self.expected} sentences came")
         with contextlib.suppress(EOFError), self._opened:
             raise EOFError
-
-
-class ExportedBatches:
-    """What fairseq goes through once; at its end, the export is complete."""
-
-    def __init__(self, epochs: EpochBatchIterator, export: AttentionExport):
-        self.epochs, self.export = epochs, export
-
-    def next_epoch_itr(self, **options: Any) -> "ExportedBatches":
-        self.batches = self.epochs.next_epoch_itr(**options)
-        return self
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[dict]:
-        yield from self.batches
-        self.export.finish()
 
 
 def unpadded(sentences: Tensor, pad: int) -> list[Tensor]:

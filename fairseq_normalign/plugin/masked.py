@@ -16,7 +16,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from torch import Tensor, nn
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.options import add_table
+from fairseq_normalign.options import declare
 
 EPSILON = 1e-12  # of BERT's LayerNorm; fairseq's RoBERTa has 1e-5
 SEGMENTS = 2
@@ -75,6 +75,13 @@ class BertEncoder(RobertaEncoder):
         return super().output_layer(features, masked_tokens)
 
 
+OPTIONS = f"""
+--layer-norm-eps X    ε of all LayerNorms (default: {EPSILON})
+--segments N          how many kinds of passages have an embedding (default: {SEGMENTS})
+--without-lm-head     no head that guesses words
+"""
+
+
 @register_model("bert_normalign")
 class BertModel(RobertaModel):
     """BERT with the parameters and names of fairseq's RoBERTa; ``normalign import`` makes it."""
@@ -82,18 +89,7 @@ class BertModel(RobertaModel):
     @classmethod
     def add_args(cls, parser):
         RobertaModel.add_args(parser)
-        add_table(
-            parser,
-            {
-                "--layer-norm-eps": ("X", f"ε of all LayerNorms (default: {EPSILON})", float),
-                "--segments": (
-                    "N",
-                    f"how many kinds of passages have an embedding (default: {SEGMENTS})",
-                    int,
-                ),
-                "--without-lm-head": "no head that guesses words",
-            },
-        )
+        declare(parser, OPTIONS, layer_norm_eps=float, segments=int)
 
     @classmethod
     def build_model(cls, args, task):

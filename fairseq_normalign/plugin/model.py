@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.models import register_model, register_model_architecture
@@ -24,31 +24,18 @@ from fairseq_normalign.heads.head_scores import CLOSE_RULES
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.names import KINDS, parse_kinds
-from fairseq_normalign.options import add_table
+from fairseq_normalign.options import declare
 from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
 Layers = int | Collection[int] | None
-# Kinds of attention; or their quantities; or the layers of these.
-Export = str | Collection[str] | Mapping[str, str | Collection[str] | Mapping[str, Layers]]
-# What a kind alone asks for.
-OF_KIND = {
-    "attentions": QUANTITIES["weights"],
-    "norms": QUANTITIES["norms"]._replace(compute=attrgetter("norms")),
-}
-
-
-class Wanted(NamedTuple):
-    """One quantity of one kind of attention."""
-
-    name: str  # that it gets in the result
-    kind: str
-    layers: list[int]  # from 0
-    quantity: Quantity
+Asked = str | Collection[str] | Mapping[str, Layers]  # quantities of a kind, or their layers
+# One quantity of one kind of attention: the name that it gets in the result, kind, layers from 0.
+Wanted = tuple[str, str, list[int], Quantity]
 
 
 @contextmanager
-def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, list]]]:
+def exported(model: nn.Module, export: Mapping[str, Asked]) -> Iterator[dict[str, dict[str, list]]]:
     """What ``export`` names, of a forward pass in this context, with gradients.
 
     Yields:
@@ -56,42 +43,30 @@ def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, l
         filled when the context ends.
     """
     counts = Counter(kind for kind, _ in attentions(model))  # layers
-    if export is KINDS:  # the table of all kinds, for their names
-        export = list(KINDS)
     wanted: list[Wanted] = []
-    for kind in _listed(export):
+    for kind, asked in export.items():
         if kind not in counts:
             raise InputError(
                 f"export: {type(model).__name__} has no {kind!r} attention; it has: "
                 f"{', '.join(counts)}"
             )
-        if isinstance(export, Mapping):
-            wanted += _quantities(kind, export[kind], counts[kind])
-        else:
-            every = list(range(counts[kind]))
-            wanted += [Wanted(name, kind, every, own) for name, own in OF_KIND.items()]
+        wanted += _quantities(kind, asked, counts[kind])
+    kinds = {kind for _, kind, _, _ in wanted}
+    needed = set(chain(*(layers for _, _, layers, _ in wanted)))  # no more layers than are wanted
+    values = any(quantity.needs_values for *_, quantity in wanted)
     results: dict[str, dict[str, list]] = {}
-    with ExitStack() as stack:
-        recordings = {}
-        for kind in {one.kind for one in wanted}:
-            of_kind = [one for one in wanted if one.kind == kind]
-            layers = set().union(*(one.layers for one in of_kind))  # no more than is wanted
-            values = any(one.quantity.needs_values for one in of_kind)
-            recorder = record(model, (kind,), layers=layers, values=values, detach=False)
-            recordings[kind] = stack.enter_context(recorder)
+    with record(model, kinds, layers=needed, values=values, detach=False) as recording:
         yield results
-    for one in wanted:
-        by_layer = [None] * counts[one.kind]
-        for layer in one.layers:
-            recorded = recordings[one.kind].get((one.kind, layer))
+    for name, kind, layers, quantity in wanted:
+        by_layer = [None] * counts[kind]
+        for layer in layers:
+            recorded = recording.get((kind, layer))
             if recorded is not None:  # layerdrop may have left it out
-                by_layer[layer] = one.quantity.compute(recorded)
-        results.setdefault(one.name, {})[one.kind] = by_layer
+                by_layer[layer] = quantity.compute(recorded)
+        results.setdefault(name, {})[kind] = by_layer
 
 
-def _quantities(
-    kind: str, asked: str | Collection[str] | Mapping[str, Layers], count: int
-) -> Iterator[Wanted]:
+def _quantities(kind: str, asked: Asked, count: int) -> Iterator[Wanted]:
     """Layers are indices as Python's lists have them: -1 is the last of ``count``."""
     for name in _listed(asked):
         if name not in QUANTITIES:
@@ -106,12 +81,27 @@ def _quantities(
                 raise InputError(
                     f"export: no layer {layer} of {kind} attention; its layers are 0 to {count - 1}"
                 )
-        yield Wanted(name, kind, [layer % count for layer in numbers], QUANTITIES[name])
+        yield name, kind, [layer % count for layer in numbers], QUANTITIES[name]
 
 
 def _listed(names: Any) -> Collection[Any]:
     """One name or number as a list of one."""
     return [names] if isinstance(names, str | int) else names
+
+
+GATES = f"""
+--gate-heads KINDS    gates on the heads of encoder, decoder (self-attention) and cross
+                      (source–target), or some of them, with commas between; or all
+--gate-init X = {INITIAL}  log α of a gate at first (default: %(default)s)
+--gate-lr-scale X = {LR_SCALE}  how many times the learning rate gates have (default: %(default)s)
+--close-rule {"|".join(CLOSE_RULES)} = {CLOSE_RULES[0]}
+    a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: %(default)s)
+"""
+DECODER = """
+--freeze encoder|decoder  do not train what this side alone has
+--logits-bias         a bias for each type of the target
+--start-with-bos      the decoder reads <s> first, not </s>
+"""
 
 
 # Registered the legacy way, without a dataclass: Hydra fails to parse one derived from
@@ -127,35 +117,7 @@ class NormalignTransformer(TransformerModel):
     def add_args(cls, parser):
         super().add_args(parser)
         allow_swish(parser)
-        add_table(
-            parser,
-            {
-                "--gate-heads": (
-                    "KINDS",
-                    "gates on the heads of encoder, decoder (self-attention) and cross "
-                    "(source–target), or some of them, with commas between; or all",
-                ),
-                "--gate-init": (
-                    "X",
-                    "log α of a gate at first (default: %(default)s)",
-                    float,
-                    INITIAL,
-                ),
-                "--gate-lr-scale": (
-                    "X",
-                    "how many times the learning rate gates have (default: %(default)s)",
-                    float,
-                    LR_SCALE,
-                ),
-                "--close-rule": (
-                    CLOSE_RULES,
-                    "a gate is closed if its value is 0 (value), or if log α < 0 (paper) (default: "
-                    "%(default)s)",
-                    str,
-                    CLOSE_RULES[0],
-                ),
-            },
-        )
+        declare(parser, GATES, gate_init=float, gate_lr_scale=float)
         parser.add_argument(
             "--alive-heads",
             # fairseq leaves out what has no default; checkpoints of other models lack it, too
@@ -165,14 +127,7 @@ class NormalignTransformer(TransformerModel):
             "checkpoint of this name (default: those of the checkpoint that --finetune-from-model "
             "or --restore-file names)",
         )
-        add_table(
-            parser,
-            {
-                "--freeze": (("encoder", "decoder"), "do not train what this side alone has"),
-                "--logits-bias": "a bias for each type of the target",
-                "--start-with-bos": "the decoder reads <s> first, not </s>",
-            },
-        )
+        declare(parser, DECODER)
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
@@ -202,7 +157,15 @@ class NormalignTransformer(TransformerModel):
             freeze(model, side)
         return model
 
-    def forward(self, src_tokens, src_lengths, prev_output_tokens, *, export: Export = (), **more):
+    def forward(
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        *,
+        export: Mapping[str, Asked] | None = None,
+        **more,
+    ):
         """As fairseq's, with what attentions did in the second output, if ``export`` says so.
 
         ``export={"cross": ["weights", "vectors"]}`` names quantities of kinds of attention, those
@@ -211,9 +174,7 @@ class NormalignTransformer(TransformerModel):
         ``export={"cross": {"weights": None, "vectors": [-1]}}``, they are built for the last layer
         alone, and the others are None; so is a layer that layerdrop left out.
 
-        ``export=["cross"]`` gives weights α (B, H, T, S) as ``extra["attentions"]["cross"][layer]``
-        and all :class:`~fairseq_normalign.attention.contributions.Norms` as
-        ``extra["norms"]["cross"][layer]``.
+
 
         Gradients pass, so that a criterion may use them. Weights are those before dropout.
         """

@@ -23,11 +23,7 @@ from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import option
 from fairseq_normalign.plugin.beam_search import AligningGenerator, PatientGenerator
-from fairseq_normalign.plugin.exporting import (
-    AttentionExport,
-    ExportConfig,
-    ExportedBatches,
-)
+from fairseq_normalign.plugin.exporting import AttentionExport, ExportConfig
 
 # Tokens of languages, in fairseq's spellings __de__ and [de_DE], and in that of Johnson et al.
 # (2017), <2de>.
@@ -51,24 +47,14 @@ class SourceNoise:
         if not 0 <= probability <= 1:
             raise InputError(f"--source-token-noise {probability}: must be from 0 to 1")
         self.probability, self.seed, self.pad = probability, seed, dictionary.pad()
-        symbols = list(enumerate(dictionary.symbols))
-        unk, special = dictionary.unk(), dictionary.nspecial
-        is_mark = [
-            (index < special and index != unk) or LANGUAGE.fullmatch(symbol) is not None
-            for index, symbol in symbols
-        ]
+        unk = dictionary.unk()
+        is_mark, is_word = [], []
+        for index, symbol in enumerate(dictionary.symbols):
+            is_special = index < dictionary.nspecial or LANGUAGE.fullmatch(symbol) is not None
+            is_mark.append(is_special and index != unk)
+            is_word.append(not (is_special or symbol.startswith("madeupword")))
         self.marks = torch.tensor(is_mark)  # of each type: whether it is part of no word
-        self.types = np.array(
-            [
-                index
-                for index, symbol in symbols
-                if not is_mark[index] and index != unk and not symbol.startswith("madeupword")
-            ]
-        )
-        if not len(self.types):
-            raise InputError(
-                f"--source-token-noise {probability}: the dictionary has no words to draw"
-            )
+        self.types = np.flatnonzero(is_word)  # that are drawn
 
     def __call__(self, sample: Mapping[str, Any], update: int) -> dict[str, Any]:
         """A batch of fairseq with noise in its source; the batch itself is left as it is."""
@@ -146,12 +132,11 @@ class TranslationNormalignTask(TranslationTask):
         if dataset is not self.datasets.get(self.cfg.train_subset):
             kwargs["required_batch_size_multiple"] = 1
         epochs = super().get_batch_iterator(dataset, *args, **kwargs)
-        if not self.cfg.export_attention:
-            return epochs
-        if self.export is not None:
-            raise InputError("--export-attention exports one subset; several are named")
-        self.export = AttentionExport(self, epochs)
-        return ExportedBatches(epochs, self.export)
+        if self.cfg.export_attention:
+            if self.export is not None:
+                raise InputError("--export-attention exports one subset; several are named")
+            self.export = AttentionExport(self, epochs)
+        return epochs
 
     def build_dataset_for_inference(self, *args, **kwargs):
         if self.cfg.export_attention:

@@ -90,12 +90,17 @@ def drawn(blocks: Sequence[Block], title: str = "") -> Figure:
         rest.set_axis_off()
         for axes, (about, block), width in zip(every_axes, line, of_line, strict=True):
             unit = getattr(block, "unit", "")
-            words = [about, f"{block.title} in {unit}" if unit else block.title]
+            title_of = f"{block.title} in {unit}" if unit else block.title
+            words = [
+                about,
+                f"{title_of} (low is dark)" if getattr(block, "low", False) else title_of,
+            ]
             room = int(width * LETTERS)  # neighbours' titles must not meet
             axes.set_title("\n".join(textwrap.fill(text, room) for text in words if text))
             DRAW[type(block)](axes, block)
-            for name in ("mark", "dashes"):
-                meanings[getattr(block, name, "")] = None
+            if any(map(any, getattr(block, "marks", [[True]]))):
+                meanings[getattr(block, "mark", "")] = None
+            meanings[getattr(block, "dashes", "")] = None
     figure.suptitle(title)
     figure.supxlabel(" ".join(filter(None, meanings)), fontsize=8)
     return figure
@@ -193,7 +198,7 @@ def draw_clouds(axes: Axes, block: Clouds) -> None:
         axes.set_xscale("log")
     axes.set(xlabel=block.x_title, ylabel=block.y_title)
     if any(cloud.name for cloud in block.clouds):
-        axes.legend()
+        axes.legend(frameon=True, edgecolor="none")  # can be read above points
 
 
 DRAW: dict[type, Callable] = {Grid: draw_grid, Curves: draw_curves, Clouds: draw_clouds}

@@ -13,12 +13,11 @@ import html
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata, resources
 from string import Template
 from typing import Any
 
-from fairseq_normalign.results.blocks import Block, Facts, Heading, Note, Row, Table
+from fairseq_normalign.results.blocks import Block, Facts, Heading, Note, Row, Table, as_json
 from fairseq_normalign.results.result import Result, signature_text
 from fairseq_normalign.version import __version__
 
@@ -37,33 +36,33 @@ Included = tuple[str, Result]  # a result on the page, behind the file or model 
 ESCAPES = str.maketrans({sign: f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"})
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the page."""
+Section = dict[str, Any]  # a part of the page, as JSON takes it
 
-    id: str
-    title: str
-    blocks: Sequence[Block]
-    about: str = ""  # what a reader may not know
+
+def section(id: str, title: str, blocks: Sequence[Block], about: str = "") -> Section:
+    """A part of the page.
+
+    Args:
+        about: what a reader may not know.
+    """
+    return {"id": id, "title": title, "blocks": as_json(blocks), "about": about}
 
 
 def overview(
     facts: Sequence[tuple[str, str]],
     models: Table | None,
     included: Sequence[Included],
-    advice: Sequence[Block] = (),
 ) -> Section:
     """The first section: findings, models, data, versions, and what was measured how.
 
     Args:
         facts: what is to be told of corpus and models.
-        advice: what looks wrong and comes first.
     """
     found, measured = [], []
     for name, result in included:
         found += [(name, finding) for finding in result.findings]
         measured.append([result.title, name, signature_text(result.signature) or "–"])
-    blocks: list[Block] = [*advice]
+    blocks: list[Block] = []
     if found:
         blocks.append(Facts(found, "Findings"))
     if models is not None:
@@ -74,7 +73,7 @@ def overview(
         blocks.append(Table(["section", "of", "signature"], measured, "What was measured"))
     else:
         blocks.append(Note("Nothing was measured beside the alignments."))
-    return Section("overview", "Overview", blocks)
+    return section("overview", "Overview", blocks)
 
 
 def _versions(*, measured_now: bool) -> Facts:
@@ -104,7 +103,7 @@ def sections(included: Sequence[Included]) -> list[Section]:
             blocks += [Heading(name), *result.blocks()]
         if items:
             _, first = items[0]
-            made.append(Section(kind, first.title, blocks, first.about))
+            made.append(section(kind, first.title, blocks, first.about))
     return made
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VERSION = 1  # of the JSON
-LONGEST = 100_000_000  # characters of a file
 EXPECTED = "pass JSON that a normalign command of this version wrote with -o"
 
 
@@ -95,29 +95,19 @@ class Result(ABC):
         return as_html(self.blocks(), signature_text(self.signature))
 
 
+@dataclass(frozen=True)
 class StoredResult(Result):
-    """A result that was made before, as JSON holds it."""
+    """A result that is nothing but its blocks: of JSON, or the mean of several models."""
 
-    def __init__(
-        self,
-        kind: str,
-        title: str,
-        blocks: Sequence[Block],
-        *,
-        about: str = "",
-        signature: Mapping[str, object] | None = None,
-        findings: Sequence[str] = (),
-    ):
-        self.kind, self.title, self.about = kind, title, about
-        self.signature = signature or {}
-        self._findings, self._blocks = findings, blocks
-
-    @property
-    def findings(self) -> Sequence[str]:
-        return self._findings
+    kind: str
+    title: str
+    shown: Sequence[Block]
+    about: str = ""
+    signature: Mapping[str, object] = field(default_factory=dict)
+    findings: Sequence[str] = ()
 
     def blocks(self) -> Sequence[Block]:
-        return self._blocks
+        return self.shown
 
 
 def signature_text(signature: Mapping[str, object]) -> str:
@@ -134,14 +124,9 @@ def write_result(result: Result, file: Any) -> None:
 def read_result(path: str | Path) -> StoredResult:
     """The result that a file of JSON holds; refuses all others in one line."""
     name = name_of(path)
-    lines, length = [], 0
-    for line in read_lines(path):
-        lines.append(line)
-        length += len(line)
-        if length > LONGEST:
-            raise InputError(f"{name}: more than {LONGEST:,} characters; {EXPECTED}")
+    text = "".join(read_lines(path))
     try:
-        contents = parse_json("\n".join(lines))
+        contents = parse_json(text)
     except ValueError as error:
         raise InputError(f"{name}: not JSON ({error}); {EXPECTED}") from None
     return stored_result(contents, name)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fairseq_normalign.results.blocks import (
-    Block,
     Cell,
     Choice,
     Curve,
@@ -22,39 +21,28 @@ from fairseq_normalign.results.blocks import (
     Row,
     Table,
 )
-from fairseq_normalign.results.result import Result
+from fairseq_normalign.results.result import Result, StoredResult
 
 INSIDE = {Row: "blocks", Option: "blocks", Choice: "options", Curves: "curves"}
 
 
-@dataclass(frozen=True)
-class SeveralResults(Result):
-    """The mean of some results of one kind, and each of them by itself.
-
-    Comparable blocks have the same shapes, as those of one measure on one architecture have.
-    """
-
-    of_models: Mapping[str, Result]  # by name of the model
-    signature: Mapping[str, object]
-    kind: str
-    title: str
-    about: str
-
-    def blocks(self) -> Sequence[Block]:
-        comparable = [result.comparable() for result in self.of_models.values()]
-        mean = [mean_block(blocks) for blocks in zip(*comparable, strict=True)]
-        count = Note(f"Mean ± sample deviation of {len(comparable)} models.")
-        options = [Option("mean of all", [count, *mean])]
-        options += [Option(name, result.blocks()) for name, result in self.of_models.items()]
-        return [Choice("model", options, listed=[0])]
-
-
 def together(results: Mapping[str, Result], signature: Mapping[str, object]) -> Result:
-    """One result as it is, several with their mean."""
+    """One result as it is; the mean of several, and each of them by itself.
+
+    Args:
+        results: of one kind, by name of the model. Their comparable blocks have the same shapes, as
+            those of one measure on one architecture have.
+    """
     first = next(iter(results.values()))
     if len(results) == 1:
         return first
-    return SeveralResults(results, signature, first.kind, first.title, first.about)
+    comparable = [result.comparable() for result in results.values()]
+    mean = [mean_block(blocks) for blocks in zip(*comparable, strict=True)]
+    count = Note(f"Mean ± sample deviation of {len(comparable)} models.")
+    options = [Option("mean of all", [count, *mean])]
+    options += [Option(name, result.blocks()) for name, result in results.items()]
+    blocks = [Choice("model", options, listed=[0])]
+    return StoredResult(first.kind, first.title, blocks, first.about, signature)
 
 
 def mean_block(blocks: Sequence[Any]) -> Any:

@@ -24,7 +24,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,6 @@ RUN = "run.json"
 PREPARED, CHUNKS, SHARDS = "prepared-*.json", "chunk-*", "shard-[0-9]*.json"  # names of files
 PRIVATE_FOLDER, OF_OTHERS = 0o700, 0o077
 SEVEN_DIGITS = 7 * "[0-9]"  # of a chunk, at least
-MOST_NAMED = 1000  # missing chunks that are looked at to name their shards
 
 
 Kept = tuple[dict[str, Any], Partial]  # the header of a chunk, and what was made of it
@@ -235,15 +233,14 @@ class RunFolder:
         return {name: chunks for name, (_, chunks, _) in end.items()}
 
     def _refuse_missing(self, name: str, chunks: int, pairs: int, shards: int) -> None:
-        sizes = {}  # of those that are there: a file may tell of more than anybody could count
+        sizes = {}  # of those that are there
         for path in self.path.glob(f"chunk-{name}-{SEVEN_DIGITS}*"):
             known = self._read_chunk(path)
             if known is not None and known[0]["chunk"] < chunks:  # the corpus may be shorter now
                 sizes[known[0]["chunk"]] = known[0]["pairs"]
         count = chunks - len(sizes)
         if count:
-            missing = (number for number in range(chunks) if number not in sizes)
-            of_shards = sorted({number % shards for number in islice(missing, MOST_NAMED)})
+            of_shards = sorted({number % shards for number in {*range(chunks)} - {*sizes}})
             raise InputError(
                 f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
                 f"{', '.join(map(str, of_shards))} of {shards}; run these first"

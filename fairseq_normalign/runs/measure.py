@@ -16,6 +16,7 @@ from fairseq_normalign.runs.engines import (
     ENGINES,
     Place,
     Progress,
+    Work,
     run_here,
     run_in_processes,
     run_on_ray,
@@ -75,7 +76,7 @@ class Plan:
 
     restart: bool = choice(
         False,
-        "begin anew, whatever a killed run has left; without it, the same command goes on",
+        "start from the beginning instead of resuming an interrupted run",
     )
     workers: int | None = choice(None, "processes, or GPUs (default: 1)", positive, metavar="N")
     num_shards: int = choice(
@@ -84,15 +85,14 @@ class Plan:
         positive,
         metavar="N",
     )
-    shard_id: int = choice(0, "which one this is, from 0", from_0, metavar="K")
+    shard_id: int = choice(0, "the shard of this command, from 0", from_0, metavar="K")
     engine: str = choice("local", "ray: workers of a Ray cluster", choices=ENGINES)
     ray_address: str | None = choice(
-        None, "of the cluster (default: a Ray of this machine)", metavar="ADDRESS"
+        None, "address of the Ray cluster (default: start Ray here)", metavar="ADDRESS"
     )
     chunk: int | None = choice(
         None,
-        "pairs that are worked on, and kept, together (default: 1000, and fewer of what takes "
-        "long)",
+        "pairs in a chunk, which is saved when it is done (default: 1000; fewer for slow measures)",
         positive,
         metavar="N",
     )
@@ -116,7 +116,7 @@ class Plan:
     ) -> Iterator[tuple[Chunk, Partial]]:
         """The chunks with what was made of them, as they come."""
         measures = {name: (job.measure, job.prepared) for name, job in jobs.items()}
-        make = partial(Worker, load, measures)
+        make = partial(worker, load, measures)
         if self.engine == "ray":
             return run_on_ray(make, chunks, workers=self.workers, gpu=self.gpu, progress=progress)
         if self.workers is None or self.is_local:
@@ -124,15 +124,15 @@ class Plan:
         return run_in_processes(make, chunks, workers=self.workers, progress=progress)
 
 
-class Worker:
-    """Models, and the measures that chunks may be of."""
+def worker(load: Load, measures: Mapping[str, tuple[Measure, Any]], place: Place) -> Work:
+    """Loads the models, and returns what makes a partial of a chunk of any of the measures."""
+    models = load(place)
 
-    def __init__(self, load: Load, measures: Mapping[str, tuple[Measure, Any]], place: Place):
-        self.models, self.measures = load(place), measures
+    def work(chunk: Chunk, progress: Progress) -> Partial:
+        measure, prepared = measures[chunk.measure]
+        return measure.chunk(models, chunk, prepared, progress)
 
-    def __call__(self, chunk: Chunk, progress: Progress) -> Partial:
-        measure, prepared = self.measures[chunk.measure]
-        return measure.chunk(self.models, chunk, prepared, progress)
+    return work
 
 
 def prepared_job(

@@ -1,1 +1,1 @@
-"""Words, pieces, spelling, lines of links, and what may be wrong with them. Needs no torch."""
+"""Words, pieces, lines of links, and what may be wrong with them. Needs no torch."""

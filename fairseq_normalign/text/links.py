@@ -166,7 +166,7 @@ class LinkFile:
 
 
 class GoldFile(LinkFile):
-    """The reference links of a file. Iterating yields ``Gold``.
+    """The gold links of a file. Iterating yields ``Gold``.
 
     Args:
         sure: the separator that marks sure links, ``-`` or ``p``.
@@ -182,7 +182,7 @@ class GoldFile(LinkFile):
         self.sure, self.possible = sure, possible
 
     def read_as(self) -> dict[str, Any]:
-        """How it is read, as signatures tell it."""
+        """How it is read, as in signatures."""
         reverse = "ref" if self.reverse else "none"
         return {"ref-index": self.index, "reverse": reverse, "possible": self.possible}
 
@@ -302,16 +302,23 @@ def _unequal(
     )
 
 
-def refuse_other_count(file: LinkFile, total: int | None) -> None:
-    """Refuses links of fewer or more pairs than the corpus has, before it is worked on.
+def count_lines(text: Any) -> int | None:
+    """How many items a text or a file has; a pipe can be read only once: None."""
+    if is_stream(getattr(text, "path", "")):
+        return None
+    return len(text) if hasattr(text, "__len__") else sum(1 for _ in text)
 
-    Nothing is said of a pipe, which can be read only once, and of a corpus that is one.
+
+def refuse_other_count(text: Any, total: int | None) -> None:
+    """Refuses a file of more or fewer pairs than the corpus has, before it is worked on.
+
+    Nothing is said of a pipe, and of a corpus that is one.
     """
-    if total is None or is_stream(file.path):
+    count = None if total is None else count_lines(text)
+    if total is None or count is None or count == total:
         return
-    count = sum(1 for _ in file)
-    if count > total or (count < total and not file.open_ended):
+    if count > total or not text.open_ended:
         raise InputError(
-            f"line counts differ: {file.name} has {count}, the corpus has {total} lines; each "
+            f"line counts differ: {text.name} has {count}, the corpus has {total} lines; each "
             "needs one line per sentence pair"
         )

@@ -7,77 +7,54 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, tee, zip_longest
+from functools import partial
+from itertools import chain, islice, tee
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, read_lines, split_words
-from fairseq_normalign.text.words import LineFile
+from fairseq_normalign.text.links import read_together
+from fairseq_normalign.text.words import TextFile
 
 BETWEEN = re.compile(r"(?:^|\s)\|\|\|(?:\s|$)")  # as fast_align has it
 
 
-class Side(LineFile):
-    """The sources or the targets of a file of pairs.
-
-    Args:
-        place: 0 for sources, 1 for targets.
-        pairs: those of a stream, which cannot be opened for each side.
-    """
-
-    def __init__(self, path: str, place: int, pairs: Iterable[tuple[str, str]] | None = None):
-        super().__init__(path)
-        self.place, self.pairs = place, pairs
-
-    def __iter__(self) -> Iterator[Any]:
-        pairs = read_pairs(str(self.path)) if self.pairs is None else self.pairs
-        return map(itemgetter(self.place), pairs)
-
-
-class Sources(LineFile):
-    """The sources where targets are not needed: plain lines, or the first halves of pairs."""
-
-    def __iter__(self) -> Iterator[Any]:
-        lines = read_lines(self.path)
-        first = next(lines, None)
-        if first is None:
-            return iter(())
-        lines = chain([first], lines)
-        if not BETWEEN.search(first):
-            return lines
-        return (source for source, _ in _divided(lines, str(self.path)))
-
-
-def text_sides(source: str, target: str | None) -> list[LineFile]:
+def text_sides(source: str, target: str | None) -> list[TextFile]:
     """Sources and targets, to be read together; without a file of targets, SOURCE has pairs."""
     if target is not None:
-        return [LineFile(source), LineFile(target)]
-    if is_stream(source):
-        both = tee(read_pairs(source))
-        return [Side(source, place, pairs) for place, pairs in enumerate(both)]
-    return [Side(source, 0), Side(source, 1)]
+        return [TextFile(source, read_lines), TextFile(target, read_lines)]
+    if is_stream(source):  # which cannot be opened for each side
+        both = tee(_divided(read_lines(source), source))
+        sources, targets = (map(itemgetter(side), pairs) for side, pairs in enumerate(both))
+        return [TextFile(source, lambda path: sources), TextFile(source, lambda path: targets)]
+    return [TextFile(source, partial(read_side, side=side)) for side in (0, 1)]
+
+
+def read_side(path: str | Path, side: int) -> Iterator[str]:
+    """The sources (0) or the targets (1) of a file of pairs."""
+    return map(itemgetter(side), _divided(read_lines(path), path))
+
+
+def read_sources(path: str | Path) -> Iterator[str]:
+    """Where targets are not needed: plain lines, or the first halves of pairs."""
+    lines = read_lines(path)
+    first = list(islice(lines, 1))
+    lines = chain(first, lines)
+    if not any(map(BETWEEN.search, first)):
+        return lines
+    return (source for source, _ in _divided(lines, path))
 
 
 def read_words(files: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
     """The words of each pair of a source and a target file, or of one file of pairs."""
-    sides = text_sides(files[0], files[1] if len(files) > 1 else None)
-    for number, pair in enumerate(zip_longest(*sides), 1):
-        if None in pair:
-            raise InputError(
-                f"{name_of(files[pair.index(None)])}: has only {number - 1} lines, and "
-                f"{name_of(files[1 - pair.index(None)])} has more; each needs one line per "
-                "sentence pair"
-            )
-        yield pair[0].split(), pair[1].split()
+    for source, target in read_together(
+        *text_sides(files[0], files[1] if len(files) > 1 else None)
+    ):
+        yield source.split(), target.split()
 
 
-def read_pairs(path: str) -> Iterator[tuple[str, str]]:
-    return _divided(read_lines(path), path)
-
-
-def _divided(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
+def _divided(lines: Iterable[str], path: str | Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, 1):
         sides = BETWEEN.split(line)
         if len(sides) != 2:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, zip_longest
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,19 +143,3 @@ def _depths(rows: Sequence[_Row], where: str) -> dict[int, int]:
 
 def lowercased(tree: Tree) -> Tree:
     return tree._replace(words=[word.lower() for word in tree.words])
-
-
-def check_text(trees: Iterable[Tree], lines: Iterable[Sequence[str]], name: str) -> None:
-    """Refuses trees that are not those of a text, sentence by sentence."""
-    for number, (tree, words) in enumerate(zip_longest(trees, lines), 1):
-        if tree is None or words is None:
-            longer = "the treebank" if words is None else name
-            raise InputError(
-                f"sentence {number}: only {longer} has it; use a treebank of the same text"
-            )
-        for here, there in zip_longest(tree.words, words, fillvalue=""):
-            if here != there:
-                raise InputError(
-                    f"{tree.where}: sentence {number} has the word {here!r}, and {name} {there!r}; "
-                    "use a treebank of the same text"
-                )

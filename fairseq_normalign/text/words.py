@@ -1,16 +1,18 @@
 """Words and the pieces that they are split into, as the marks on the pieces tell them apart.
 
-SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, fairseq's other schemes, or no pieces
-at all. Where the user's own words are known, ``text.spelling`` looks at them instead of the
-marks. At the end: words that are punctuation.
+SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, or no pieces at all. Marks mislead
+where the text itself holds one, or where normalisation made or removed a space: SentencePiece also
+tells the places that its pieces come from, which are certain. At the end: words that are
+punctuation.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,9 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, split_words
 
-# What stands for a space in the pieces. All but the first and gpt2 are fairseq's
-# (data_utils.post_process).
-SPACES = {
-    "sentencepiece": "\u2581",
-    "gpt2": "\u0120",
-    "wordpiece": "_",
-    "letter": "|",
-    "_EOW": "_EOW",
-}
+SPACES = {"sentencepiece": "\u2581", "gpt2": "\u0120"}  # what stands for a space in the pieces
 CONTINUED = "@@"  # subword-nmt's mark behind a piece that does not end its word
+BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")  # SentencePiece's: a byte of a character
 CONTINUING = "##"  # BERT's mark before a piece that does not begin its word
 MARKS = {**SPACES, "subword_nmt": CONTINUED, "bert": CONTINUING}
 SCHEMES = (*MARKS, "none")
@@ -61,23 +56,27 @@ def normalise_bpe_name(name: str | None) -> str:
     return key
 
 
+def words_in(path: str | Path) -> Iterator[list[str]]:
+    """The words of each line of a tokenised text."""
+    return map(split_words, read_lines(path))
+
+
 class TextFile:
-    """The words of a tokenised text, one sentence at a time. Reads together with link files."""
+    """What a text has for each sentence pair. Reads together with link files.
+
+    Args:
+        read: makes it of the path: words, or else lines (``files.read_lines``) or parts of them.
+    """
 
     open_ended = False
 
-    def __init__(self, path: str | Path) -> None:
-        self.path, self.name = path, name_of(path)
+    def __init__(
+        self, path: str | Path, read: Callable[[str | Path], Iterator[Any]] = words_in
+    ) -> None:
+        self.path, self.name, self.read = path, name_of(path), read
 
     def __iter__(self) -> Iterator[Any]:
-        return map(split_words, read_lines(self.path))
-
-
-class LineFile(TextFile):
-    """The lines of a text as they are."""
-
-    def __iter__(self) -> Iterator[Any]:
-        return read_lines(self.path)
+        return self.read(self.path)
 
 
 def mark_of(scheme: str) -> str:
@@ -175,6 +174,66 @@ def _continued_ids(pieces: Sequence[str]) -> list[int]:
 
 def _up_to(last: int, ids: Sequence[int]) -> list[int]:
     return [min(word, max(last, 0)) for word in ids]
+
+
+def placed_ids(
+    pieces: Sequence[str],
+    words: Sequence[str],
+    normalised: str,
+    offsets: Sequence[int],
+    *,
+    where: str = "",
+) -> list[int]:
+    """The word of each SentencePiece piece, from 0, by the place in the text that it comes from.
+
+    A word that vanished in normalisation is left out in the numbering.
+
+    Args:
+        normalised: the text as the SentencePiece model normalises it, which the pieces spell.
+        offsets: where in ``" ".join(words)`` each of its characters comes from.
+    """
+    origins = _words_of_bytes(words, normalised, offsets)
+    spelling = normalised.encode("utf-8")
+    ids: list[int | None] = []
+    place = 0
+    for piece in pieces:
+        letters = piece.encode("utf-8")
+        is_byte = BYTE_PIECE.fullmatch(piece) and not spelling.startswith(letters, place)
+        end = place + (1 if is_byte else len(letters))
+        spelled = [word for word in origins[place:end] if word is not None]
+        if spelled and spelled[0] != spelled[-1]:
+            raise spans_words(piece, where)
+        ids.append(spelled[0] if spelled else None)
+        place = end
+    if place != len(spelling):
+        place_in_text = f"{where}: " if where else ""
+        raise InputError(f"{place_in_text}the pieces do not spell the {len(words)} words")
+    return _with_lone_marks(ids, last=max(len(words) - 1, 0))
+
+
+def _words_of_bytes(
+    words: Sequence[str], normalised: str, offsets: Sequence[int]
+) -> list[int | None]:
+    """The word that each byte of the normalised text belongs to, None for spaces."""
+    word_at: list[int] = []
+    for number, word in enumerate(words):
+        word_at += [number] * (len(word) + 1)  # with the blank behind it
+    origins: list[int | None] = []
+    for character, offset in zip(normalised, offsets, strict=False):  # one offset more: the end
+        origin = None if character == SPACES["sentencepiece"] else word_at[offset]
+        origins += [origin] * len(character.encode("utf-8"))
+    return origins
+
+
+def _with_lone_marks(ids: Sequence[int | None], *, last: int) -> list[int]:
+    """A lone mark belongs to the word that follows it, the last one to the last word."""
+    known = [word for word in ids if word is not None]
+    following = known[-1] if known else last
+    filled: list[int] = []
+    for word in reversed(ids):
+        following = following if word is None else word
+        filled.append(following)
+    return filled[::-1]
 
 
 def join_pieces(pieces: Sequence[str], ids: Sequence[int], scheme: str) -> list[str]:

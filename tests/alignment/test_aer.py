@@ -81,8 +81,8 @@ def test_files_score_like_sentences(tmp_path_factory, rows):
     ]
     for k, score in enumerate(aer.score(gold, systems), 1):
         expected = [count(row[k], row[0]) for row in rows]
-        assert score.total == sum(expected, Counts())
-        assert [tuple(row) for row in score.sentences] == expected
+        assert Counts.total(score) == sum(expected, Counts())
+        assert [tuple(row) for row in score] == expected
 
 
 def random_counts(seed, size=40, right=0.7):

@@ -130,15 +130,6 @@ def test_auto_takes_the_most_mutual_layer_and_the_one_that_agrees_with_it():
     assert list(map(set, aligned)) == links[other, agreeing]
 
 
-def test_auto_step_at_a_given_layer():
-    auto = aligner(layer=2, step="auto")
-    with pytest.warns(UserWarning):
-        next(auto.align_many(PAIRS))
-    assert auto.options.layer == 2
-    assert auto.evidence.layer == 1
-    assert auto.evidence.step in ("input", "output")
-
-
 def test_what_was_decided_stays():
     auto = aligner(layer="auto", step="auto")
     with pytest.warns(UserWarning):

@@ -136,7 +136,7 @@ def test_files(tmp_path):
     with pytest.raises(InputError, match=r"empty and .*empty: no words"):
         bitext_of([empty, empty], [], corpus)
     short = write(tmp_path / "short", [["x"]] * 49)
-    with pytest.raises(InputError, match=r"short: has only 49 lines, and .*other has more"):
+    with pytest.raises(InputError, match=r"other has 50, .*short has 49 lines"):
         bitext_of([other, short], [], corpus)
 
 

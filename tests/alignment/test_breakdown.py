@@ -1,11 +1,12 @@
 """Scores by band."""
 
 from collections import Counter
+from functools import partial
 
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts
-from fairseq_normalign.alignment.breakdown import KINDS, BoundsCheck, Breakdown
+from fairseq_normalign.alignment.breakdown import KINDS, Breakdown, check_bounds
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Gold
 
@@ -42,7 +43,7 @@ def test_bands_add_up(kind):
 
 
 def test_links_outside_the_sentence_are_refused():
-    check = BoundsCheck(["gold", "hyp"], "src", "tgt")
+    check = partial(check_bounds, ["gold", "hyp"], "src", "tgt")
     check(1, GOLD, [SYSTEM, SOURCE, TARGET])
     with pytest.raises(
         InputError, match=r"hyp:7: links word 6 of 5 in src:7; is this the tokenised text"
@@ -51,4 +52,4 @@ def test_links_outside_the_sentence_are_refused():
     with pytest.raises(InputError, match=r"gold:7: links word 3 of 2 in tgt:7"):
         check(7, GOLD, [SYSTEM, SOURCE, TARGET[:2]])
     with pytest.raises(InputError, match=r"gold:7: links word 3 of 2 in tgt:7"):
-        BoundsCheck(["gold", "hyp"], None, "tgt")(7, GOLD, [SYSTEM, TARGET[:2]])
+        check_bounds(["gold", "hyp"], None, "tgt", 7, GOLD, [SYSTEM, TARGET[:2]])

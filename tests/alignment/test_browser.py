@@ -11,9 +11,9 @@ from fairseq_normalign.alignment.browser import (
     UNDEFINED,
     System,
     packed_error_rates,
-    shares_of,
     system_of_links,
 )
+from fairseq_normalign.attention.extract import shares_of
 from fairseq_normalign.attention.soft import Soft
 from fairseq_normalign.errors import InputError
 from tests.results.made_up import EVIDENCES, PAIRS, view_of

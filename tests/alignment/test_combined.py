@@ -6,7 +6,7 @@ import pytest
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.alignment.combine import geometric_mean
 from fairseq_normalign.alignment.combined import CombinedAligner
-from fairseq_normalign.alignment.evidence import Weighted, parse_evidence
+from fairseq_normalign.alignment.evidence import parse_evidence
 from fairseq_normalign.attention.extract import relative
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
@@ -32,8 +32,8 @@ def backward(**options) -> NormAligner:
 
 def test_product_of_two_directions_by_hand():
     evidences = [
-        Weighted(Evidence("norms", 0, "input")),
-        Weighted(Evidence("weights", 1, "output"), reverse=True, weight=2),
+        Evidence("norms", 0, "input"),
+        Evidence("weights", 1, "output", reverse=True, weight=2),
     ]
     combined = CombinedAligner(
         aligner(), backward(), combine="product", evidences=evidences, extract="relative:0.9"
@@ -81,10 +81,8 @@ def test_learned_takes_every_head_and_gives_probabilities(directions):
 def test_default_evidences_of_a_mean_are_the_chosen_layers():
     decided = CombinedAligner(aligner(), combine="product").decide(PAIRS)
     (pairs,) = aligner().read(PAIRS)
-    layers = aligner().choice(list(pairs)).layers
-    assert decided.decision.evidences == [
-        Weighted(Evidence("norms", layer, step)) for step, layer in layers.items()
-    ]
+    chosen, _ = aligner().chosen(list(pairs))
+    assert decided.decision.evidences == chosen
 
 
 def test_relevance_is_an_evidence_like_any_other():
@@ -111,7 +109,7 @@ def test_relevance_is_an_evidence_like_any_other():
     ],
 )
 def test_specs(text, evidence, reverse, weight):
-    assert parse_evidence(text) == Weighted(evidence, reverse, weight)
+    assert parse_evidence(text) == evidence._replace(reverse=reverse, weight=weight)
 
 
 @pytest.mark.parametrize(
@@ -122,11 +120,11 @@ def test_specs(text, evidence, reverse, weight):
             "unknown combination 'sum'; expected one of: auto, learned, product, harmonic, mean",
         ),
         (
-            {"evidences": [Weighted(Evidence("norms", 5, "input"))]},
+            {"evidences": [Evidence("norms", 5, "input")]},
             "layer 6: the model has layers 1 to 2",
         ),
-        ({"evidences": [Weighted(Evidence(), reverse=True)]}, "there is no reverse model"),
-        ({"evidences": [Weighted(Evidence(), weight=0)]}, "the evidences have weight 0"),
+        ({"evidences": [Evidence(reverse=True)]}, "there is no reverse model"),
+        ({"evidences": [Evidence(weight=0)]}, "the evidences have weight 0"),
     ],
 )
 def test_bad_options(options, message):
@@ -134,20 +132,24 @@ def test_bad_options(options, message):
         CombinedAligner(aligner(), **options)
 
 
-def test_a_reverse_model_of_the_same_direction_is_refused():
-    expected = "the reverse model translates a-b, and the model a-b; expected b-a"
-    with pytest.raises(InputError, match=expected):
-        CombinedAligner(aligner(), aligner())
-    with pytest.raises(InputError, match="translates a-c, and the model a-b; expected b-a"):
-        CombinedAligner(aligner(), aligner("ac", seed=2))
+@pytest.mark.parametrize(
+    ("languages", "seed", "message"),
+    [
+        ("ab", 2, "the reverse model translates a → b, and the model a → b; use b → a"),
+        ("ac", 2, "translates a → c, and the model a → b; use b → a"),
+        ("ba", 1, "is the model itself, with the same weights"),
+    ],
+)
+def test_reverse_models_that_are_none(languages, seed, message):
+    both = [aligner(), aligner(languages, seed)]
+    with pytest.raises(InputError, match=message):
+        CombinedAligner(*both)
 
 
-def test_a_model_is_not_its_own_reverse_model():
-    with pytest.raises(InputError, match="is the model itself, with the same weights"):
-        CombinedAligner(aligner(), aligner("ba"))
+def test_a_multilingual_model_may_be_its_own_reverse_model():
     both = [aligner(), aligner("ba")]
     for one in both:
-        one.reader.task.args.language_codes = "m2m_100"  # then it may be
+        one.reader.task.args.language_codes = "m2m_100"
     CombinedAligner(*both)
 
 
@@ -180,8 +182,8 @@ def test_one_pair_decides_for_all_that_follow_unless_others_have():
 def test_a_file_behind_the_name_of_a_method(tmp_path):
     path = tmp_path / "heads.2.input"  # which is no layer
     path.touch()
-    weighted = parse_evidence(f"reverse:aligner:{path}.input*2")
-    assert weighted == Weighted(Evidence(f"aligner:{path}", None, "input"), True, 2.0)
+    evidence = parse_evidence(f"reverse:aligner:{path}.input*2")
+    assert evidence == Evidence(f"aligner:{path}", None, "input", None, True, 2.0)
 
 
 MANY = [(f"w{n % 9 + 1} w{n % 7 + 2} w3", f"w{n % 8 + 1} w{n % 5 + 2}") for n in range(120)]
@@ -265,6 +267,7 @@ def test_a_learned_file_keeps_what_a_bitext_said(tmp_path):
 def test_a_learned_file_that_does_not_fit(tmp_path):
     path = tmp_path / "learned"
     KINDS["learned"]().decide(MANY).save(path)
+    KINDS["learned"](extract="relative:0.8").load_learned(path)  # links may be taken in other ways
     others = {
         "learned: learned with a reverse model as well: add -r": aligner(),
         "learned: learned with combine learned, but the options give product": KINDS["product"](),
@@ -281,44 +284,29 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
         CombinedAligner(aligner(), combine="auto").load_learned(path)
 
 
-def test_a_learned_file_serves_other_extractions(tmp_path):
+DAMAGED = "not a file of normalign align --learned, or damaged"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda contents: contents.clear(), DAMAGED),
+        (lambda contents: contents.update(version=1), DAMAGED),
+        (lambda contents: contents["decision"]["evidences"][0].pop(), DAMAGED),
+        (lambda contents: contents["decision"]["model"].update(clue_weights=[1.0]), DAMAGED),
+        (
+            lambda contents: contents["decision"]["evidences"][0].__setitem__(1, 8),
+            "learned: layer 9: the model has layers 1 to 2",
+        ),
+    ],
+)
+def test_a_damaged_learned_file(change, message, tmp_path):
     path = tmp_path / "learned"
-    KINDS["learned"]().decide(MANY).save(path)
-    KINDS["learned"](extract="relative:0.8").load_learned(path)  # links may be taken in other ways
-
-
-def without(contents, *names):
-    """JSON with something in it replaced: the last name is the new value."""
-    *path, name, value = names
-    changed = json.loads(json.dumps(contents))
-    inner = changed
-    for step in path:
-        inner = inner[step]
-    inner[name] = value
-    return json.dumps(changed)
-
-
-def test_a_damaged_learned_file(tmp_path):
-    path = tmp_path / "learned"
+    with pytest.raises(InputError, match="no such file; normalign align … --learned"):
+        KINDS["one layer"]().load_learned(path)
     KINDS["learned"]().decide(MANY).save(path)
     contents = json.loads(path.read_text())
-    in_model = ("decision", "model")
-    damaged = [
-        "",
-        "{}",
-        path.read_text()[:300],
-        without(contents, "version", 1),
-        without(contents, "decision", "evidences", 0, ["norms", "x", "input", None, False, 1]),
-        without(contents, *in_model, "weights", [1.0]),
-        without(contents, *in_model, "clue_weights", [1.0]),
-        without(contents, *in_model, "lexicon", "links", [["a", "b", -1]]),
-    ]
-    for text in damaged:
-        path.write_text(text)
-        with pytest.raises(InputError, match="damaged"):
-            KINDS["learned"]().load_learned(path)
-    path.write_text(without(contents, "decision", "evidences", 0, 1, 8))
-    with pytest.raises(InputError, match="learned: layer 9: the model has layers 1 to 2"):
+    change(contents)
+    path.write_text(json.dumps(contents))
+    with pytest.raises(InputError, match=message):
         KINDS["learned"]().load_learned(path)
-    with pytest.raises(InputError, match="no such file; normalign align … --learned"):
-        KINDS["learned"]().load_learned(tmp_path / "none")

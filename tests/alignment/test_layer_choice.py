@@ -41,8 +41,8 @@ def test_enough_pairs_decide_by_themselves(task, pairs):
 def test_layers_without_heads_are_no_candidates(task, pairs):
     model = build_model("transformer_normalign", task)
     remove_heads(model, "encoder.1.1 cross.2.3")
-    choice = NormAligner(TeacherForcing(model, task), PairReader(task)).choice(pairs[:3])
-    assert set(choice.layers.values()) == {1}
+    chosen, _ = NormAligner(TeacherForcing(model, task), PairReader(task)).chosen(pairs[:3])
+    assert {evidence.layer for evidence in chosen} == {1}
 
 
 @pytest.mark.parametrize("right", [0, 1])
@@ -62,7 +62,7 @@ def test_rows_that_are_one_word_late_are_no_alignment(right):
         matrices = (aligned, late) if right == 0 else (late, aligned)
         texts = source, np.char.upper(source)
         vote.add([Soft(matrix, np.zeros(len(words)), texts=texts) for matrix in matrices])
-    assert vote.choice().step == steps[right].step
+    assert vote.chosen()[0].step == steps[right].step
 
 
 REAL = {
@@ -101,8 +101,8 @@ def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path
         if scheme == "none":
             lines = [line.replace("▁", "~") for line in lines]
         pairs.append(reader.pair(*lines, "line"))
-    choice = NormAligner(TeacherForcing(network, task), reader, method=method).choice(pairs)
-    assert (choice.step, choice.layers["input"]) == ("input", 0)
+    chosen, _ = NormAligner(TeacherForcing(network, task), reader, method=method).chosen(pairs)
+    assert chosen[0] == Evidence(method, 0, "input")
 
 
 @pytest.mark.parametrize("combine", [None, "product", "learned"])

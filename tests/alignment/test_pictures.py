@@ -5,17 +5,13 @@ import warnings
 import numpy as np
 import pytest
 
-from fairseq_normalign.alignment.pictures import (
-    Panel,
-    Sentences,
-    soft_alignments,
-)
+from fairseq_normalign.alignment.pictures import Panel, soft_alignments
 from fairseq_normalign.results.figure import save
 from fairseq_normalign.text.links import Gold
 
 SOFT = np.array([[0.5, 0.25, 0.0], [0.1, 0.1, 0.4]])
 GOLD = Gold(sure={(0, 0)}, possible={(0, 0), (2, 1)})
-SENTENCES = Sentences(["das", "kostet", "5$"], ["$5", "each"], "source (de)", "target (en)")
+TEXTS = ["das", "kostet", "5$"], ["$5", "each"]
 
 
 def frames(axes):
@@ -30,7 +26,7 @@ def frames(axes):
 
 
 def test_gold_is_framed_where_there_are_no_links():
-    figure = soft_alignments([[Panel("a", SOFT), Panel("b", 2 * SOFT)]], SENTENCES, GOLD)
+    figure = soft_alignments([[Panel("a", SOFT), Panel("b", 2 * SOFT)]], TEXTS, GOLD)
     first, second, scale = figure.axes
     assert (
         frames(first) == frames(second) == {(0, 0): (False, "-", None), (2, 1): (False, ":", None)}
@@ -42,7 +38,7 @@ def test_gold_is_framed_where_there_are_no_links():
 
 def test_links_are_framed_and_the_gold_has_a_panel():
     panels = [[Panel("layer 1", SOFT, {(0, 0)}), Panel("layer 2", SOFT, set())]]
-    figure = soft_alignments(panels, SENTENCES, GOLD, title="pair 3")
+    figure = soft_alignments(panels, TEXTS, GOLD, title="pair 3")
     first, second, reference, _ = figure.axes
     assert frames(first) == {(0, 0): (False, "-", None)}
     assert frames(second) == {}
@@ -54,8 +50,8 @@ def test_links_are_framed_and_the_gold_has_a_panel():
 @pytest.mark.parametrize("ending", [".png", ".pdf", ".svg"])
 def test_pictures_are_written_with_any_words(ending, tmp_path):
     """Among them two dollars, which are no formula, and right-to-left words."""
-    sentences = Sentences(["$\\frac$", "שלום", "مرحبا"], ["a_b^c", "&<>"])
-    figure = soft_alignments([[Panel("a", SOFT)]], sentences, GOLD)
+    texts = ["$\\frac$", "שלום", "مرحبا"], ["a_b^c", "&<>"]
+    figure = soft_alignments([[Panel("a", SOFT)]], texts, GOLD)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         save(figure, tmp_path / f"x{ending}")

@@ -137,7 +137,7 @@ def test_confidences_are_mean_shares():
 
 
 def test_models_that_do_not_go_together():
-    with pytest.raises(InputError, match="the reverse model translates a-b, and the model a-b"):
+    with pytest.raises(InputError, match="the reverse model translates a → b, and the model a → b"):
         ShiftAttAligner(aligner(), aligner())
     other = aligner(languages="ba")
     by_norms = NormAligner(other.forcing, other.reader)

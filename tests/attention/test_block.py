@@ -130,15 +130,3 @@ def test_pair_norms_are_those_of_the_materialised_terms(block):
             norms = torch.stack([terms[j].norm() for j in range(keys)])
             assert_close(pairs[b, i], norms)
             assert_close(own[b, i], terms[i if block.self_attention else "x"].norm())
-
-
-def test_a_layer_norm_before_the_attention_leaves_the_sum_as_it_is():
-    ratios = dict(zip(ANALYSES, mixing_ratios(make_block(post=False)), strict=True))
-    assert torch.equal(ratios["ATTNRES-N"], ratios["ATTNRESLN-N"])
-
-
-def test_weights_alone_say_that_source_target_attention_is_all_source():
-    ratios = dict(zip(ANALYSES, mixing_ratios(make_block(own=False)), strict=True))
-    assert_close(ratios["ATTN-W"], torch.ones(B, T))
-    assert_close(ratios["ATTN-N"], torch.ones(B, T))
-    assert_close(ratios["ATTNRES-W"], torch.full((B, T), 0.5))

@@ -72,19 +72,12 @@ def test_blocks_of_keys_change_nothing(recorded, monkeypatch):
         assert_close(norm, expected)
 
 
-def test_gradients_pass_through_all_norms(recorded, monkeypatch):
+def test_gradients_pass_through_norms_and_vectors(recorded, monkeypatch):
     monkeypatch.setattr(contributions, "BLOCK", 3 * H * C)
     parts = [
         part.double().requires_grad_()
         for part in (recorded.weights, recorded.values, recorded.out_weight)
     ]
     assert torch.autograd.gradcheck(lambda *parts: tuple(contributions.norms(*parts)), parts)
-
-
-def test_gradients_pass_through_vectors(recorded):
-    parts = [
-        part.double().requires_grad_()
-        for part in (recorded.weights, recorded.values, recorded.out_weight)
-    ]
     for vectors in (Recorded.summed_vectors, Recorded.head_vectors):
         assert torch.autograd.gradcheck(lambda *parts: vectors(Recorded(*parts)), parts)  # noqa: B023

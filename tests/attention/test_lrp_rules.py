@@ -95,6 +95,21 @@ def test_linear(name, biased, random):
     torch.testing.assert_close(of_x, expected)
 
 
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("unused", [0, 0.3, 0.9, 1])
+def test_feed_forward(name, unused, random):
+    """As two linear maps, however many units are 0."""
+    units = 30
+    x, inner = random(B, T, C), random(B, T, units)
+    inner[torch.rand(B, T, units, generator=torch.Generator().manual_seed(1)) < unused] = 0
+    first, second = (random(units, C), random(units)), (random(N, units), random(N))
+    relevance = random(B, P, T, N)
+    rules = rule_set(name)
+    expected = rules.linear(x, *first, rules.linear(inner, *second, relevance))
+    of_x = rules.feed_forward(x, inner, first, second, relevance)
+    torch.testing.assert_close(of_x, expected)
+
+
 def test_a_bias_spread_over_inputs_changes_little(random):
     """Where this departs from the code of Voita et al.
 

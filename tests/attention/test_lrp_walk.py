@@ -224,6 +224,13 @@ def test_all_predictions_at_once_equal_one_at_a_time(model, rules, monkeypatch):
 
 
 @pytest.mark.parametrize("rules", RULES)
+def test_relevance_of_the_source_alone(model, rules):
+    alone = propagate(model, SRC, PREV, rules=rules, only_source=True)
+    assert_close(alone.source, propagate(model, SRC, PREV, rules=rules).source)
+    assert ("decoder", 0) not in alone.heads
+
+
+@pytest.mark.parametrize("rules", RULES)
 @pytest.mark.parametrize("pooled", [False, True])
 def test_padding_changes_nothing_and_receives_nothing(model, rules, pooled):
     relevance = propagate(model, SRC, PREV, rules=rules, pooled=pooled)

@@ -89,7 +89,7 @@ def test_to_hugging_face(plain, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "one of the arguments --arch --to is required"),
+        ([], "needs one of --arch NAME and --to huggingface"),
         (["--arch", "transformer", "--data", "x"], "--data needs --to"),
     ],
 )

@@ -20,7 +20,7 @@ DIVIDED = {
     "heads": (
         *("--path", "one.pt", "--relevance", "epsilon", "--relevance-mode", "pooled"),
         *("--ablation", "4", "--ablation-bleu", "2", "--gold", "gold", "--rare-top", "5"),
-        *("--conllu", "trees", "--conllu-apart", "--chunk", "9"),
+        *("--conllu", "trees", "--chunk", "9"),
     ),
     "methods": ("--path", "one.pt", "two.pt", "--gold", "gold", "--no-cost", "--chunk", "7"),
     "mixing": ("--path", "one.pt", "two.pt", "--chunk", "5"),

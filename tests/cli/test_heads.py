@@ -29,12 +29,6 @@ def heads_here(data, checkpoint, *options):
     )
 
 
-@pytest.fixture(scope="module")
-def text(corpus):
-    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-    return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-
-
 def test_gold_that_is_misread(corpus, checkpoint, text, own_gold):
     options = [*text, "--scores", "AER", "--gold", own_gold]
     misread = heads(corpus, checkpoint, *options)
@@ -99,17 +93,12 @@ def numbers(table):
 
 
 def test_a_treebank_of_its_own(corpus, checkpoint, text, capsys):
-    options = ["--conllu", corpus / "valid.src.conllu", "--conllu-apart", "--limit", 9]
+    options = ["--conllu", corpus / "valid.src.conllu", "--limit", 9]
     heads_here(corpus / "data-bin", checkpoint, *text, *options)
     assert re.search(r"sentences:9\|.*\|trees:40\|", capsys.readouterr().err)
 
 
 BAD = {
-    "other text": (
-        ["--conllu", "{corpus}/valid.src.conllu"],
-        r"valid\.src\.conllu:1: sentence 1 has the word .*; if it is of another one, add "
-        r"--conllu-apart",
-    ),
     "other frequencies": (
         ["--frequencies", "{tmp}/other"],
         "other: has 0% of its pieces and 0% of its words",

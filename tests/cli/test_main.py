@@ -36,8 +36,6 @@ def in_shell(folder, command, **options):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("normalign aer gold -i - <&-", "aer: <stdin>: is closed; name a file"),
-        ("normalign aer gold -i hyp >&-", "aer: stdout: cannot be written: Bad file descriptor"),
         (
             "normalign aer gold -i hyp > /dev/full",
             "aer: stdout: cannot be written: No space left on device",
@@ -109,13 +107,18 @@ def command_of(monkeypatch, body):
     monkeypatch.setattr(entry.importlib, "import_module", lambda name: module)
 
 
-def test_errors_of_our_own_keep_their_traceback(monkeypatch):
-    def lose():
-        raise FileNotFoundError(errno.ENOENT, "No such file", "dict.txt")
+def test_errors_of_our_own_keep_their_traceback(monkeypatch, capsys):
+    def fail(*told):
+        def body():
+            raise OSError(errno.ENOENT, *told)
 
-    command_of(monkeypatch, lose)
+        command_of(monkeypatch, body)
+        return main(["aer"])
+
+    assert fail("No such file", "dict.txt") == 2
+    assert capsys.readouterr().err == "normalign aer: dict.txt: No such file\n"
     with pytest.raises(FileNotFoundError):
-        main(["aer"])
+        fail("No such file")
 
 
 def test_a_warning_is_one_line_and_shown_once(monkeypatch, capsys):
@@ -159,6 +162,11 @@ def test_no_command_and_unknown_ones(capsys):
     assert main([]) == 2
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.count("usage: normalign COMMAND") == 2
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: normalign COMMAND")
+    with pytest.raises(SystemExit, match="0"):
+        main(["help", "aer"])
+    assert capsys.readouterr().out.startswith("usage: normalign aer")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("normalign ")
     assert main(["alignment"]) == 2

@@ -66,7 +66,6 @@ CASES = [
     (align, ["--output", "text", "--bpe", "sentencepiece", *SPM], "would overwrite the input text"),
     (align, ["--output", "data/dict.de.txt"], r"would overwrite the input data/dict\.de\.txt"),
     (align, ["--bpe", "sentencepiece", "--sentencepiece-model", "none"], "none: no such file"),
-    (align, ["--user-dir", "none"], "--user-dir none: no such directory; expected that of a"),
     (align, ["--source-file", "-", "--target-file", "-"], "stdin .* can be read only once"),
     (align, ["--num-shards", "2"], "--num-shards needs --output FILE"),
     (align, ["--num-shards", "2", "--shard-id", "2"], "--shard-id 2: expected a number from 0 to"),
@@ -79,11 +78,10 @@ CASES = [
     (align, ["--ray-address", "auto"], "--ray-address needs --engine ray"),
     (plot, ["-o", "x.png", "--workers", "2"], "--workers cannot be used with normalign plot"),
     (plot, ["-o", "x.png", "--num-shards", "2"], "--num-shards cannot be used with normalign p"),
-    (align, ["--output", "data"], "data: cannot be written: it is a directory"),
+    (align, ["--output", "data"], "data: cannot be written: Is a directory"),
     (methods, [], "error rates need gold links: --gold FILE"),
     (align, ["--all"], "error rates need gold links: --gold FILE"),  # what it was called before
     (align, ["--path", "model.pt", "text"], "--path names 2 checkpoints; align takes one"),
-    (methods, [*TWO, "--path", "model.pt", "./model.pt"], r"\./model\.pt is named twice; expected"),
     (methods, [*TWO, "--heads"], "--heads takes one checkpoint: heads of two models do not"),
     (methods, [*TWO, "--gold", "-"], "<stdin>: can be read only once, and 2 models read it"),
     (align, ["--layerr", "2"], r"unknown option --layerr; did you mean --layer\?"),
@@ -94,10 +92,9 @@ CASES = [
     (plot, ["-o", "x.png", "--layers", "all", "2"], "--layers all takes no other layers"),
     (plot, ["-o", "x.png", "--extract", "argmax"], "--extract needs --layers"),
     (export, ["-o", "x.npz", "--quantity", "norm"], "--quantity: invalid choice: 'norm'"),
-    (export, ["-o", "none/x.npz"], r"none/x\.npz: cannot be written: no such directory"),
+    (export, ["-o", "none/x.npz"], r"none/x\.npz: cannot be written: No such file"),
     (export, ["-o", "x.npz", "--quantity", "source-share", "--head", "1"], "it takes no --head"),
     (heads, ["-o", "x.png", "--plot", "x.png"], r"x\.png: is named for two outputs"),
-    (heads, ["--source-file", "-", "--conllu", "text"], "<stdin>: can be read only once, and"),
     (heads, ["--extract", "itermax"], "--extract needs --gold"),
     (heads, ["--scores", "size"], "unknown head score 'size'; expected one of: relevance"),
     (heads, ["--relevance", "lrp"], "--relevance lrp: expected one of: voita, epsilon, attnlrp"),
@@ -115,8 +112,12 @@ CASES = [
     (align, ["--combine", "mean", "--learn-pairs", "9"], "--learn-pairs needs --combine learned"),
     (align, ["--lexicon", "x"], "--lexicon: use --learned x, which keeps all that is learned"),
     (align, ["--layer", "1", "--learned", "x"], "--layer cannot be used with --learned"),
-    (align, ["--layer", "1", "--evidence", "norms.1.input"], "--evidence cannot be used with --la"),
-    (align, ["--step", "input", "-r", "x.pt"], "--step aligns by one model; it cannot be used"),
+    (
+        align,
+        ["--layer", "1", "--evidence", "norms.1.input"],
+        "--layer aligns by one layer and step",
+    ),
+    (align, ["--step", "input", "-r", "x.pt"], "model; it cannot be used with --reverse-path"),
     (align, ["--evidence", "links:x.links"], r"links:x\.links: no such file"),
     (align, ["--reverse-data", "data"], "--reverse-data needs --reverse-path"),
     (align, ["--method", "shift-att", "--reverse-path", "x.pt"], r"x\.pt: no such checkpoint"),
@@ -147,7 +148,7 @@ def test_folders_and_checkpoints_must_be_there(command, place):
         command.parse_args(["data", "--path", "none.pt"])
     with pytest.raises(InputError, match=r"data: no checkpoint \(\*\.pt\) and no config\.json"):
         command.parse_args(["data"])
-    with pytest.raises(InputError, match="no MODEL; expected a checkpoint, or a folder with one"):
+    with pytest.raises(InputError, match="no MODEL; name a checkpoint, or a folder with one"):
         command.parse_args([])
 
 
@@ -190,10 +191,16 @@ def test_a_model_has_its_files_beside_it(place):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["data/", "text", "gold", "model.pt"], r"model\.pt: unexpected; the words .* MODEL"),
+        (
+            ["data/", "text", "gold", "model.pt"],
+            r"model\.pt: one argument too many; expected MODEL",
+        ),
         (["data/", "text", "--source-file", "gold"], "text: --source-file names another file"),
         (["data/", "text", "gold", "--data", "empty"], r"empty: no dictionaries \(dict\.\*\.txt\)"),
-        (["data", "text", "--path", "model.pt"], "text: unexpected; with --path, the only word is"),
+        (
+            ["data", "text", "--path", "model.pt"],
+            "text: one argument too many; with --path, the only one",
+        ),
     ],
 )
 def test_words_that_are_too_many(words, message, place):

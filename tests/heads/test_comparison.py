@@ -6,14 +6,14 @@ from fairseq_normalign.heads.comparison import Comparison, Row
 from fairseq_normalign.names import Head
 
 
-def row(name: str, heads: dict, bleu: float, speed: float, layer: int, scratch=None) -> Row:
+def row(name: str, heads: dict, bleu: float, speed: float, layer: int, **more) -> Row:
     named = []
     for kind, counts in heads.items():
         for place, count in enumerate(counts):
             named += [Head(kind, place, number) for number in range(count)]
     made = {"BLEU": "tok:none", "AER": f"AER|layer:auto:{layer}"}
     scores = {"BLEU": bleu, "AER": 37.25}
-    return Row(name, tuple(named), 4_973_568, 19.94544, scores, made, speed, scratch)
+    return Row(name, tuple(named), 4_973_568, 19.94544, scores, made, speed, **more)
 
 
 HALF = {"encoder": (0, 1), "decoder": (2, 0), "cross": (4, 3)}
@@ -49,6 +49,15 @@ def test_text(rows):
     assert Comparison(rows[::2]).text().endswith("\n\nBLEU: tok:none\nAER: AER|layer:auto:1")
     assert rows.tables()["heads"].rows[0] == ["half.pt", "encoder.2.1"]
     assert rows.signature["checkpoints"] == "half.pt+full.pt+small.pt"
+
+
+def test_models_from_scratch_have_rows_and_a_curve_of_their_own(rows):
+    again = row("again.pt", HALF, 16.5, 1.0, layer=1, from_scratch=True)
+    shown = Comparison([*rows, again])
+    assert "again.pt, from scratch     10" in shown.text()
+    trained, scratch = shown.blocks()[0].blocks[0].curves
+    assert len(trained.points) == 3
+    assert (scratch.name, scratch.dashed, points(scratch)) == ("from scratch", True, [(10, 16.5)])
 
 
 def points(curve):

@@ -12,9 +12,8 @@ from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads import evaluation
-from fairseq_normalign.heads.comparison import EvaluateOptions, GoldTexts, Texts
+from fairseq_normalign.heads.comparison import EvaluateOptions, Texts
 from fairseq_normalign.heads.evaluation import (
-    Loaded,
     aer_scores,
     compare,
     open_heads,
@@ -100,20 +99,11 @@ def test_rows(lowercase, folder, paths, texts):
     assert rows[0].scores != rows[1].scores
 
 
-def test_models_from_scratch_stand_beside_those_of_the_same_heads(folder, paths, texts):
-    again = save(folder / "again.pt", heads=2, noise=0.5)
-    rows = compare(paths, str(folder), texts, scratch=[again], search=SHORT)
-    assert [row.name for row in rows] == ["one.pt", "two.pt"]
-    assert rows[0].scratch is None
-    assert rows[1].scratch.name == "again.pt"
-    assert rows[1].scratch.heads == rows[1].heads
-    (alone,) = compare([again], str(folder), texts, search=SHORT)
-    assert rows[1].scratch.scores == alone.scores
-    other = save(folder / "other.pt", heads=1)
-    with pytest.raises(InputError, match=r"other\.pt: no model of --path has its heads"):
-        compare(paths, str(folder), texts, scratch=[other], search=SHORT)
-    with pytest.raises(InputError, match=r"two\.pt: no model of --path has its heads, or another"):
-        compare(paths, str(folder), texts, scratch=[again, paths[1]], search=SHORT)
+def test_models_from_scratch_are_rows_of_their_own(folder, paths, texts):
+    first, again = compare(paths[:1], str(folder), texts, scratch=paths[1:], search=SHORT)
+    assert [first.from_scratch, again.from_scratch] == [False, True]
+    (alone,) = compare(paths[1:], str(folder), texts, search=SHORT)
+    assert again.scores == alone.scores
 
 
 def test_open_heads_have_the_names_of_the_full_model():
@@ -130,7 +120,7 @@ def test_open_heads_have_the_names_of_the_full_model():
 @pytest.mark.parametrize("reverse", [True, False])
 def test_aer_is_that_of_the_aligner(reverse, folder, paths, texts):
     gold = GoldFile(str(folder / "t.talp"), index=1, reverse=reverse)
-    rows = compare(paths, str(folder), texts, gold=GoldTexts(gold, *texts), search=SHORT, limit=1)
+    rows = compare(paths, str(folder), texts, gold=gold, gold_texts=texts, search=SHORT, limit=1)
     for row, path in zip(rows, paths, strict=True):
         aligner = NormAligner.from_checkpoint(path, str(folder))
         links = map(set, aligner.align_many(zip(SOURCE, TARGET, strict=True)))
@@ -219,8 +209,7 @@ def test_bad_corpora(folder, texts):
     with pytest.raises(InputError, match=r"line counts differ: .*t\.a has 4, .*empty has 0 lines"):
         read_corpus(Texts(texts.source, empty), reader, limit=2)
     with pytest.raises(InputError, match="empty: the gold file and its texts are empty"):
-        gold = GoldTexts(GoldFile(empty), empty, empty)
-        aer_scores([Loaded("a.pt", build_model(), reader)], gold, EvaluateOptions())
+        aer_scores([], EvaluateOptions(gold=GoldFile(empty), gold_texts=Texts(empty, empty)))
 
 
 def test_bad_tokenisers():

@@ -9,7 +9,6 @@ from fairseq_normalign.heads.relevance_log import (
     GateLog,
     agreement,
     as_line,
-    mean_relevance,
     read_log,
 )
 from fairseq_normalign.names import Head
@@ -52,8 +51,8 @@ def test_bad_lines(tmp_path):
 
 def test_means_and_agreement():
     assert END.open_heads() == [HEADS[0], HEADS[2]]
-    assert mean_relevance(END, END.open_heads()) == pytest.approx(0.875)
-    assert mean_relevance(END, []) is None
+    assert END.mean_relevance(END.open_heads()) == pytest.approx(0.875)
+    assert END.mean_relevance([]) is None
     # Ranks of P(open) 4 1 3 2, of relevance now 4 1 3 2, at the start 3 2 1 4.
     assert agreement(END, END) == pytest.approx(1)
     assert agreement(END, START) == pytest.approx(1 - 6 * (1 + 1 + 4 + 4) / (4 * 15))

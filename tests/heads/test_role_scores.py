@@ -1,15 +1,13 @@
 """Roles found in models whose attention was made to have them."""
 
-import random
-
 import numpy as np
 import pytest
 import torch
 
 from fairseq_normalign.attention.recorder import record
-from fairseq_normalign.heads.attention_pass import Tally, seen_batches
+from fairseq_normalign.heads.attention_pass import Tally, seen_attentions
 from fairseq_normalign.heads.profiling import profile
-from fairseq_normalign.heads.rare_tokens import moved, moved_pairs, rare_rows
+from fairseq_normalign.heads.rare_tokens import add_rare, rare_shares
 from fairseq_normalign.heads.syntax import between_words
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -59,11 +57,9 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
         weights = alone(model, pair, ("encoder", 1))[2]
         positions += [int(weights[t, words].argmax()) - t for t in words]
     head = Head("encoder", 1, 2)
-    assert (
-        found.scores[head]
-        == positions.count(int(found.labels["position"][head])) / len(positions)
-        == max(map(positions.count, positions)) / len(positions)
-    )
+    most = max(map(positions.count, positions))
+    assert found.scores[head] == most / len(positions)
+    assert positions.count(int(found.labels["position"][head])) == most
     assert patterns[str(head)]["next"] == pytest.approx(positions.count(1) / len(positions))
     last = [alone(model, pair, ("encoder", 1))[2].argmax(1) for pair in pairs[:2]]
     hits = sum(int((rows[:-1] == len(rows) - 1).sum()) for rows in last)
@@ -101,18 +97,13 @@ def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
     tally = Tally({"heads": [Head("encoder", 0, number) for number in range(4)]})
     criterion = AlwaysRarest({**favourites, 2: 0, 1: 0})
     forcing = TeacherForcing(model, task, attention="encoder")
-    for batch in seen_batches(forcing, pairs, max_tokens=30, values=False):
-        for of, seen, rows in rare_rows(batch, criterion):
-            tally.add(of, seen.attention, rows)
-
-    def share(of):
-        return tally.means(of)[head]
-
-    assert share("rarest/sentences") == 1
-    assert share("rarest/tokens") == pytest.approx(hits / tokens)
+    for batch in (pairs[:2], pairs[2:]):
+        add_rare(tally, seen_attentions(forcing, batch), batch, criterion)
+    assert tally.arrays["rare-sentences.sum"] == [2]  # the others have no choice
     # One token of each sentence, for each of its tokens.
-    assert share("rarest/chance") == pytest.approx(2 / tokens, rel=1e-4)
-    assert share("two rarest/tokens") == 1  # all others are equally frequent
+    found = rare_shares(tally, "rarest")[head]
+    assert found == pytest.approx((hits / tokens, 2 / tokens), rel=1e-4)
+    assert rare_shares(tally, "two rarest")[head][0] == 1  # all others are equally frequent
 
 
 COUNTS = {f"w{number}": 100 - number for number in range(30)}
@@ -122,13 +113,11 @@ def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pai
     """w0 to w5 are frequent: only the first sentence has others, and chance is that of it."""
     measured = rare_profile(task, reader, pairs, counts=COUNTS, rare_top=6)
     assert measured.signature["rare-sentences"] == 1
-    shares = {}
-    for head, *of, share, _ in measured.tables()["rare"].rows:
-        if head == "encoder.1.2":
-            shares[tuple(of)] = share
-    assert shares["rarest", "chance"] == pytest.approx(100 / 12, rel=1e-4)  # w20
-    # Pieces that were never counted, w1@@, are the rarest of all, and come first.
-    assert shares["two rarest", "chance"] == pytest.approx(200 / 12, rel=1e-4)
+    rows = measured.tables()["rare"].rows
+    chance = {row[1]: row[-1] for row in rows if row[0] == "encoder.1.2"}
+    # Pieces that were never counted, w1@@, are the rarest of all, and come before w20.
+    expected = {"rarest": 100 / 12, "two rarest": 200 / 12}
+    assert chance == pytest.approx(expected, rel=1e-4)
 
 
 def rare_profile(task, reader, pairs, **options):
@@ -156,23 +145,6 @@ def test_a_small_dictionary_has_no_rare_tokens(task, reader, pairs):
         measured = rare_profile(task, reader, pairs)
     assert not measured.by_score["rare"].scores
     assert "rare-top" not in measured.signature
-
-
-def test_a_tenth_of_the_tokens_is_moved_two_at_least(pairs):
-    long = pairs[0]._replace(
-        source=pairs[0].source._replace(tokens=torch.arange(41), words=[*range(40), -1])
-    )
-    generator = random.Random(1)
-    for pair, number in ((long, 4), (pairs[0], 2), (pairs[1], 2), (pairs[2], 0), (pairs[3], 0)):
-        source = moved(pair, generator).source
-        assert sorted(source.tokens.tolist()) == sorted(pair.source.tokens.tolist())
-        assert source.words[-1] == -1
-        places = sum(a != b for a, b in zip(source.words, pair.source.words, strict=True))
-        assert places == number or pair is pairs[0]  # two pieces of a word may change places there
-    by_line = dict(enumerate(pairs))
-    words = [pair.source.words for pair in moved_pairs(by_line, seed=3)]
-    (alone,) = moved_pairs({1: pairs[1]}, seed=3)
-    assert alone.source.words == words[1]  # whatever stands before it
 
 
 def test_weights_between_words(reader):

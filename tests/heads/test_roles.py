@@ -6,8 +6,11 @@ import torch
 
 from fairseq_normalign.heads.attention_pass import cells
 from fairseq_normalign.heads.attention_scores import (
+    confidences,
+    entropies,
     favourite,
     last_hits,
+    norm_sums,
     offsets,
     place_of,
     position_counts,
@@ -108,42 +111,27 @@ def test_rarest_tokens():
 
 
 def slow_rare(weights, head, rare, sentences):
-    tokens = [
-        rare[b, slow_maximum(weights, b, head, t)].item() for b, t in CHOOSING if b in sentences
-    ]
-    favourites = [
-        max(
-            candidates(b),
-            key=lambda s, b=b: sum(weights[b, head, t, s].item() for t in candidates(b)),
-        )
-        for b in sentences
-    ]
-    chance = [rare[b].sum().item() / len(candidates(b)) for b, t in CHOOSING if b in sentences]
-    return {
-        "tokens": (sum(tokens), len(tokens)),
-        "sentences": (
-            sum(rare[b, s].item() for b, s in zip(sentences, favourites, strict=True)),
-            len(sentences),
-        ),
-        "chance": (sum(chance), len(chance)),
-    }
+    """Maxima on rare tokens, their number by chance, and words."""
+    words = [(b, t) for b, t in CHOOSING if b in sentences]
+    hits = [rare[b, slow_maximum(weights, b, head, t)].item() for b, t in words]
+    chance = [rare[b].sum().item() / len(candidates(b)) for b, _ in words]
+    return [sum(hits), sum(chance), len(words)]
 
 
 @pytest.mark.parametrize("sentences", [[0, 1], [1], []])
 def test_rare_hits_equal_the_slow_twin(sentences):
     weights, rare = random_weights(), rarest(FREQUENCIES, WORDS.ge(0))
     examined = torch.tensor([b in sentences for b in range(3)])
-    by_unit = rare_hits(weights, cells(WORDS, WORDS), rare, examined)
+    found = rare_hits(weights, cells(WORDS, WORDS), rare, examined).tolist()
     for head in (0, 1):
-        for unit, (hits, cases) in slow_rare(weights, head, rare, sentences).items():
-            assert by_unit[unit][head].tolist() == pytest.approx([hits, cases], rel=1e-4), unit
+        assert found[head] == pytest.approx(slow_rare(weights, head, rare, sentences), rel=1e-4)
 
 
 def test_a_head_that_looks_at_the_rarest_token():
     rare = rarest(FREQUENCIES, WORDS.ge(0))
     weights = random_weights(heads=1) + 2 * rare[:, None, None]
     hits = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
-    assert (hits["tokens"].tolist(), hits["sentences"].tolist()) == ([[8, 8]], [[2, 2]])
+    assert hits[:, [0, 2]].tolist() == [[8, 8]]
 
 
 def test_influence_is_1_for_tokens_that_count_alike():
@@ -167,6 +155,7 @@ def test_influence_that_says_nothing():
 def test_no_heads():
     weights, seen = random_weights(heads=0), cells(WORDS, WORDS)
     assert offsets(weights, seen).shape[0] == last_hits(weights, seen).shape[0] == 0
+    for function in (confidences, entropies, norm_sums):
+        assert function(weights, seen).shape == (0, 2)
     rare = rarest(FREQUENCIES, WORDS.ge(0))
-    hits = rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))
-    assert hits["tokens"].shape == (0, 2)
+    assert rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool)).shape == (0, 3)

@@ -20,20 +20,14 @@ from tests.conftest import ToyTask, build_model
 
 SOURCE = ["w1 w2", "w3", "", "w1 w4 w5 w6"]
 TARGET = ["w7", "w8 w9", "w1", "w2 w3"]
-FORMATS = ["mmap", "cached"]
 
 
-def write(path: Path, lines: list[str], task, kind: str = "mmap") -> None:
-    builder = indexed_dataset.make_builder(f"{path}.bin", kind, len(task.source_dictionary))
+def write(path: Path, lines: list[str], task) -> None:
+    builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", len(task.source_dictionary))
     for line in lines:
         tokens = task.source_dictionary.encode_line(line, add_if_not_exist=False)
         builder.add_item(tokens)
     builder.finalize(f"{path}.idx")
-
-
-@pytest.fixture(params=FORMATS)
-def kind(request) -> str:
-    return request.param
 
 
 @pytest.fixture
@@ -44,9 +38,9 @@ def task(tmp_path):
 
 
 @pytest.fixture
-def data(tmp_path, task, kind) -> Path:
-    write(tmp_path / "test.a-b.a", SOURCE, task, kind)
-    write(tmp_path / "test.a-b.b", TARGET, task, kind)
+def data(tmp_path, task) -> Path:
+    write(tmp_path / "test.a-b.a", SOURCE, task)
+    write(tmp_path / "test.a-b.b", TARGET, task)
     return tmp_path
 
 
@@ -71,25 +65,25 @@ def test_raw_text_is_read(tmp_path, task):
     assert texts(task) == list(zip(SOURCE, TARGET, strict=True))
 
 
-def test_sources_alone(tmp_path, task, kind):
+def test_sources_alone(tmp_path, task):
     task.args.source_lang = None
-    write(tmp_path / "test", SOURCE, task, kind)
+    write(tmp_path / "test", SOURCE, task)
     pairs = binarised_pairs("test", PairReader(task))
     assert [" ".join(pair.source.text) for pair in pairs] == SOURCE
-    with pytest.raises(MissingSubset, match="no subset 'valid' in"):
+    with pytest.raises(MissingSubset, match="no binarised subset 'valid'"):
         binarised_pairs("valid", PairReader(task))
 
 
-def test_other_numbers_of_sentences(data, task, kind):
-    write(data / "test.a-b.b", TARGET[:2], task, kind)
-    with pytest.raises(InputError, match=r"test.a-b.\*: 4 sources and 2 targets; expected as many"):
+def test_other_numbers_of_sentences(data, task):
+    write(data / "test.a-b.b", TARGET[:2], task)
+    with pytest.raises(InputError, match=r"test.a-b.a has 4 sentences, .*b 2; expected as many"):
         texts(task)
 
 
 @pytest.mark.parametrize("missing", ["a.idx", "a.bin", "b.idx", "b.bin"])
 def test_one_file_of_four_is_missing(data, task, missing):
     (data / f"test.a-b.{missing}").unlink()
-    with pytest.raises(MissingSubset, match=rf"there is no .*/test\.a-b\.{missing}$"):
+    with pytest.raises(MissingSubset, match=r"test\.a-b\.a and test\.a-b\.b with \.idx and"):
         texts(task)
 
 
@@ -110,7 +104,7 @@ def test_tokens_that_are_cut_off(data, task):
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(
         InputError,
-        match=r"a\.bin: \d+ bytes, but sentence 4 of 4 is to be found at .*; is the file cut off",
+        match=r"a\.bin: ends before sentence 4 of 4; is the file cut off",
     ):
         texts(task)
 
@@ -119,14 +113,15 @@ def test_data_of_another_dictionary(data, task):
     small = ToyTask(symbols=4)
     small.args.data = str(data)
     with pytest.raises(
-        InputError, match=r"of pair \d: token \d+ is not in the dictionary, which has 0 to 7; were"
+        InputError,
+        match=r"of sentence \d: token \d+ is not in the dictionary, which has 0 to 7; were",
     ):
         texts(small)
 
 
-def test_unknown_pieces_are_counted_once_for_each_side(tmp_path, task, kind):
-    write(tmp_path / "test.a-b.a", ["w1 never w2", "heard of"], task, kind)
-    write(tmp_path / "test.a-b.b", ["w1 w2", "w3"], task, kind)
+def test_unknown_pieces_are_told_once_for_each_side(tmp_path, task):
+    write(tmp_path / "test.a-b.a", ["w1 never w2", "heard of"], task)
+    write(tmp_path / "test.a-b.b", ["w1 w2", "w3"], task)
     args = Namespace(
         gen_subset="test", source_file=None, target_file=None, hypotheses=None, too_long="fail"
     )
@@ -139,8 +134,8 @@ def test_unknown_pieces_are_counted_once_for_each_side(tmp_path, task, kind):
     with pytest.warns(UserWarning) as caught:
         read("subword_nmt")
     assert [str(warning.message) for warning in caught] == [
-        f"{tmp_path}/test.a-b.a: 3 of 5 pieces (60.0%) are <unk>, which does not tell where words "
-        "begin: they may be joined wrongly there, unlike in text"
+        "source: some pieces are <unk>, which does not tell where words begin: they may be joined "
+        "wrongly there, unlike in text"
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -9,7 +9,7 @@ from fairseq_normalign.host.lengths import (
     Limits,
     TooLong,
     excess,
-    fit_together,
+    fitted,
     limits_of,
     skipped,
     truncated,
@@ -19,11 +19,6 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
 LIMITS = Limits(4, 5)
-
-
-def fit_lengths(pairs, limits, policy="fail", report=None):
-    """Pairs that one model reads."""
-    return [fit_together([pair], [limits], policy, report)[0] for pair in pairs]
 
 
 @pytest.fixture
@@ -47,12 +42,12 @@ def test_fail_names_the_first(pairs):
     with pytest.raises(
         InputError, match="line 2: the source has 5 pieces with </s>; the model takes 4"
     ):
-        fit_lengths(pairs, LIMITS)
+        fitted(pairs, LIMITS)
     with pytest.raises(
         InputError, match="line 3: the target has 6 pieces with </s>; the model takes 5"
     ):
-        fit_lengths(pairs[2:], LIMITS, "fail")
-    assert fit_lengths(pairs, Limits(5, 6)) == pairs
+        fitted(pairs[2:], LIMITS)
+    assert fitted(pairs, Limits(5, 6)) == pairs
 
 
 def test_a_limit_of_the_users_own(pairs):
@@ -60,16 +55,19 @@ def test_a_limit_of_the_users_own(pairs):
     assert limits == (4, None)
     assert Limits(3, 5).at_most(4) == (3, 4)
     assert Limits(3, 5).at_most(None) == (3, 5)
-    report = TooLong("--max-length")
     with pytest.raises(InputError, match="the source has 5 pieces with </s>; --max-length 4"):
-        fit_lengths(pairs, limits, report=report)
-    fit_lengths(pairs, limits, "truncate", report)
-    assert report.summary("truncate") == "2 pairs longer than --max-length cut off: line 2, line 4"
+        TooLong("fail", "--max-length").fit([pairs[1]], [limits])
+    too_long = TooLong("truncate", "--max-length")
+    for pair in pairs:
+        too_long.fit([pair], [limits])
+    with pytest.warns(match="^2 pairs longer than --max-length cut off: line 2, line 4$"):
+        too_long.tell()
 
 
 def test_skip_leaves_the_special_tokens_and_the_words(pairs):
-    report = TooLong()
-    fitting = fit_lengths(pairs, LIMITS, "skip", report)
+    told = "^3 pairs longer than the model takes skipped: line 2, line 3, line 4$"
+    with pytest.warns(match=told):
+        fitting = fitted(pairs, LIMITS, "skip")
     assert [pair.skipped for pair in fitting] == [False, True, True, True]
     assert fitting[0] is pairs[0]
     for before, after in zip(pairs[1:], fitting[1:], strict=True):
@@ -77,13 +75,11 @@ def test_skip_leaves_the_special_tokens_and_the_words(pairs):
             assert getattr(after, side).tokens.tolist() == [2]
             assert getattr(after, side).words == [-1]
             assert getattr(after, side).text == getattr(before, side).text
-    summary = "3 pairs longer than the model takes skipped: line 2, line 3, line 4"
-    assert report.summary("skip") == summary
 
 
 def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
-    report = TooLong()
-    fitting = fit_lengths(pairs, LIMITS, "truncate", report)
+    with pytest.warns(match="^3 pairs longer than the model takes cut off"):
+        fitting = fitted(pairs, LIMITS, "truncate")
     assert not any(pair.skipped for pair in fitting)
     assert all(not excess(pair, LIMITS) for pair in fitting)
     assert fitting[1].source.words == [0, 1, 1, -1]
@@ -92,7 +88,6 @@ def test_truncate_cuts_the_end_off_and_keeps_the_special_tokens(pairs):
     assert fitting[1].target is pairs[1].target
     assert fitting[2].target.words == [0, 1, 2, 3, -1]
     assert fitting[3].target.words == [0, 1, 1, 1, -1]
-    assert report.summary("truncate").startswith("3 pairs longer than the model takes cut off")
 
 
 def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
@@ -104,12 +99,12 @@ def test_what_is_too_long_for_one_model_is_skipped_for_all(reader):
         ([Limits(9, 9), Limits(4, 3)], [True, False, True]),
     ]
     for limits, expected in cases:
-        report = TooLong()
+        too_long = TooLong("skip")
         for pairs, is_skipped in zip(zip(forward, backward, strict=True), expected, strict=True):
-            fitting = fit_together(pairs, limits, "skip", report)
+            fitting = too_long.fit(pairs, limits)
             assert [pair.skipped for pair in fitting] == [is_skipped] * 2
-        assert report.count == len(report.places) == sum(expected)
-    cut = fit_together([forward[0], backward[0]], [Limits(3, 9), Limits(9, 9)], "truncate")
+        assert too_long.count == len(too_long.places) == sum(expected)
+    cut = TooLong("truncate").fit([forward[0], backward[0]], [Limits(3, 9), Limits(9, 9)])
     assert [len(pair.source.tokens) for pair in cut] == [3, 2]
 
 
@@ -131,7 +126,8 @@ def test_what_was_cut_off_or_skipped_has_no_links(reader):
     evidence = Evidence("weights", 0, "input")
 
     def links(policy):
-        fitting = fit_lengths(pairs, limits_of(model), policy)
+        with pytest.warns(match="1 pair longer"):
+            fitting = fitted(pairs, limits_of(model), policy)
         softs = list(aligner.evidences_many(fitting, [evidence]))
         assert [soft.words.shape for (soft,) in softs] == [(2, 3), (2, 70), (1, 1)]
         return [aligner.links(soft._replace(null=None)) for (soft,) in softs]

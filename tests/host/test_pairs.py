@@ -43,7 +43,7 @@ def test_text_of_pieces_is_taken_as_it_is(task):
     dictionary = task.source_dictionary
     pair = PairReader(task, scheme="subword_nmt").pair("d@@ as haus", "", "")
     assert pair.source.words == [0, 0, 1, -1]
-    assert pair.source.unknown == ("haus",)
+    assert pair.source.pieces == ["d@@", "as", "haus"]
     assert pair.source.tokens.tolist() == [
         *map(dictionary.index, ("d@@", "as")),
         dictionary.unk(),
@@ -53,13 +53,13 @@ def test_text_of_pieces_is_taken_as_it_is(task):
 
 def test_each_side_may_be_joined_as_its_dictionary_shows(task):
     task.target_dictionary = Dictionary()
-    pieces = {"source_dictionary": "l i n k s | a", "target_dictionary": "▁das ▁ha us"}
+    pieces = {"source_dictionary": "li@@ nks a", "target_dictionary": "▁das ▁ha us"}
     for name, text in pieces.items():
         setattr(task, name, Dictionary())
         for symbol in text.split():
             getattr(task, name).add_symbol(symbol, 5)
-    pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
-    assert pair.source.text == ["li", "ks", "a"]
+    pair = PairReader(task, scheme=None).pair("li@@ nks a", "▁das ▁ha us", "")
+    assert pair.source.text == ["links", "a"]
     assert pair.target.text == ["das", "haus"]
     task.target_dictionary.add_symbol("▁ha▁us")  # whose words cannot be told apart
     pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
@@ -75,18 +75,6 @@ def test_tokens_are_those_of_fairseq_whatever_the_blanks(task, blank):
     assert source.tokens.tolist() == expected.tolist()
     assert source.words == [0, 0, 2, 2, 3, 3, 3, -1]
     assert len(source.text) == 4
-
-
-class OtherWords:
-    """A BPE that does not spell the words it is given."""
-
-    def encode(self, text):
-        return "▁other ▁words"
-
-
-def test_pieces_that_do_not_spell_the_words_are_refused(task):
-    with pytest.raises(InputError, match="source line 3: 2 pieces do not spell the 2 words"):
-        PairReader(task, bpe=OtherWords(), scheme="sentencepiece").pair("das haus", "", "line 3")
 
 
 # Files of BPEs, one for each side
@@ -126,7 +114,7 @@ PAIRS = list(zip(text_of("de", seed=2), text_of("en", seed=2), strict=True))[:EX
 
 def pieces(pair, reader) -> tuple[list[str], ...]:
     """The pieces of both sides, with those that are unknown."""
-    return reader.source.pieces(pair.source), reader.target.pieces(pair.target)
+    return pair.source.pieces, pair.target.pieces
 
 
 def expected_pieces(source: str, target: str) -> tuple[list[str], list[str]]:
@@ -175,6 +163,13 @@ def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
         r".*If the languages have one each, name both: --source-bpe-codes and --target-bpe-codes",
     ):
         list(text_pairs(PAIRS, PairReader.from_args(languages, args)))
+
+
+@pytest.mark.parametrize("item", ["das haus", ("das haus",), ("a", "b", "c")])
+def test_items_that_are_no_pairs_are_refused(languages, folder, item):
+    reader = PairReader.from_args(languages, codes_args(folder))
+    with pytest.raises(InputError, match=r"pair 2: .*: not a pair \(source, target\)"):
+        list(text_pairs([PAIRS[0], item], reader))
 
 
 SPLIT = "that the dictionary has whole are split"
@@ -307,8 +302,7 @@ def test_words_are_counted_through_both_passages(bert):
     source = bert.pair("The Unaffable\tcat. ☃ sat", None, "line 1").source
     assert source.words == [-1, 0, 1, 1, 1, -1, 2, 2, 3, 4, -1]
     assert source.text == ["The", "Unaffable", "cat.", "☃", "sat"]
-    assert source.unknown == ("☃",)
-    assert bert.source.pieces(source) == ["the", "un", "##aff", "##able", "cat", ".", "☃", "sat"]
+    assert source.pieces == ["the", "un", "##aff", "##able", "cat", ".", "☃", "sat"]
 
 
 def test_a_mask_in_the_text(bert):

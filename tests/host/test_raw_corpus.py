@@ -13,8 +13,9 @@ import torch
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host import raw_corpus
 from fairseq_normalign.host.pairs import NO_SENTENCE, Pair, Sentence
-from fairseq_normalign.host.raw_corpus import count_lines, masked, with_masks
-from fairseq_normalign.text.words import LineFile
+from fairseq_normalign.host.raw_corpus import masked, with_masks
+from fairseq_normalign.text.links import count_lines
+from fairseq_normalign.text.words import TextFile
 
 MASK = 999
 
@@ -24,8 +25,7 @@ def sentence(count: int) -> Sentence:
     half = count // 2
     tokens = [0, *range(10, 10 + half), 2, *range(10 + half, 10 + count), 2]
     words = [-1, *range(half), -1, *range(half, count), -1]
-    unknown = ("odd",)
-    return Sentence(torch.tensor(tokens), words, [f"w{number}" for number in range(count)], unknown)
+    return Sentence(torch.tensor(tokens), words, [f"w{number}" for number in range(count)])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,6 @@ def test_the_share_is_rounded_down_but_one_at_least(tokens, share, expected):
     assert torch.equal(after.tokens[special], before.tokens[special])
     assert after.words == before.words
     assert after.text == before.text
-    assert after.unknown == ()
 
 
 def test_the_same_seed_masks_the_same():
@@ -71,7 +70,7 @@ def test_lines_are_counted_beforehand_where_they_can_be_read_again(tmp_path):
     text, pipe = tmp_path / "text", tmp_path / "pipe"
     text.write_text("a\nb\n")
     os.mkfifo(pipe)
-    assert [count_lines(LineFile(path)) for path in (text, pipe, "-")] == [2, None, None]
+    assert [count_lines(TextFile(path)) for path in (text, pipe, "-")] == [2, None, None]
 
 
 @pytest.mark.parametrize("losses", [(8.0, 2.5), (2.5, 8.0), (4.0, 2.5)])

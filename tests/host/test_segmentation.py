@@ -8,7 +8,6 @@ import itertools
 import json
 import random
 import sys
-import types
 from argparse import Namespace
 
 import pytest
@@ -147,14 +146,6 @@ def test_words_that_vanish_have_no_pieces(text, expected):
     assert segmented.words == split_words(text)
 
 
-def test_without_offsets_the_spelling_decides():
-    """As with SentencePiece before 0.2."""
-    bpe = Spm()
-    old = types.SimpleNamespace(encode=bpe.encode)
-    for text in ("ba \u00f2\u032c ba", "ba \ufffd ba", "ba\u00a0be bo"):
-        assert Segmentation(old, "sentencepiece")(text) == Segmentation(bpe, "sentencepiece")(text)
-
-
 # Files
 
 
@@ -246,18 +237,6 @@ def test_wordpiece_reads_the_options_beside_its_vocabulary(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("{")
     with pytest.raises(InputError, match=r"tokenizer_config.json: not JSON"):
         pieces()
-
-
-def test_files_that_belong_to_another_bpe(folder):
-    message = "--source-bpe-codes belongs to --bpe subword_nmt, not sentencepiece"
-    with pytest.raises(InputError, match=message):
-        build_bpes(
-            options(
-                "sentencepiece",
-                sentencepiece_model=str(folder / "spm.model"),
-                source_bpe_codes=str(folder / "codes"),
-            )
-        )
 
 
 # Byte-level BPE

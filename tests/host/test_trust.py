@@ -140,7 +140,7 @@ SEVERAL = {"task": "multilingual_translation"}
 )
 def test_options_run_nothing(folder, trace, arch, option, form, more):
     path = plant(folder / "bad.pt", arch, form=form, **{option: code(trace)}, **more)
-    with pytest.raises(InputError, match=rf"bad\.pt: refused to load: its option {option} is "):
+    with pytest.raises(InputError, match=r"bad\.pt: refused to load: an option is "):
         load_single(path, str(folder))
     assert not trace.exists()
 
@@ -341,7 +341,7 @@ def test_commands_run_nothing(folder, trace, capsys, command):
         "prune": ["prune", "--path", path, "--keep", "all", "--out", f"{folder}/out.pt"],
     }[command]
     assert main(arguments) == 2
-    assert "refused to load: its option xformers_att_config is" in capsys.readouterr().err
+    assert "bad.pt: refused to load: an option is" in capsys.readouterr().err
     assert not trace.exists()
     assert not list(folder.glob("out.*"))
 
@@ -361,7 +361,7 @@ def good(folder: Path) -> str:
 
 def test_the_one_of_an_ensemble_is_named(folder, trace):
     paths = [good(folder), plant(folder / "bad.pt", "fconv", encoder_layers=code(trace))]
-    with pytest.raises(InputError, match=r"^\S*/bad\.pt: refused to load: its option"):
+    with pytest.raises(InputError, match=r"^\S*/bad\.pt: refused to load: an option"):
         checkpoint_utils.load_model_ensemble_and_task(paths, {"data": str(folder)})
     assert not trace.exists()
 
@@ -453,19 +453,15 @@ def test_fairseq_loads_models_from_python_once_the_plugin_is_imported(folder, tr
     assert not trace.exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "label"), [("arch", "architecture"), ("task", "task"), ("criterion", "criterion")]
-)
-def test_what_another_plugin_has_is_named(folder, option, label):
-    path = plant(folder / "other.pt", "transformer", form="args", user_dir="/home/x/my_plugin")
+@pytest.mark.parametrize("option", ["arch", "task", "criterion"])
+def test_what_another_plugin_has_is_named(folder, option):
+    path = plant(folder / "other.pt", "transformer", form="args")
     state = torch.load(path)
     setattr(state["args"], option, "theirs")
     torch.save(state, path)
-    expected = (
-        rf"other\.pt: its {label} is 'theirs', which neither fairseq nor this plugin has; use "
-        r"--user-dir with the plugin that has it \(it was trained with '/home/x/my_plugin'\)"
-    )
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(
+        InputError, match=r"other\.pt: has no entry 'theirs'; .* or --user-dir with"
+    ):
         load_single(path, str(folder))
 
 

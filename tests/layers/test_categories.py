@@ -5,9 +5,9 @@ import pytest
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.layers.categories import (
     PRESETS,
-    RankByCount,
     Token,
     parse_categories,
+    rank_by_count,
     rank_by_id,
 )
 
@@ -93,7 +93,7 @@ def test_rank_by_id(given, rank):
 
 
 def test_rank_by_count_of_pieces():
-    ranks = RankByCount({"▁a": 9, "b": 5, "c": 5, "▁d": 1})
+    ranks = rank_by_count({"▁a": 9, "b": 5, "c": 5, "▁d": 1})
     found = [ranks(token(symbol), "") for symbol in ("▁a", "b", "c", "▁d", "e")]
     assert found == [1, 2, 2, 4, 5]
     assert ranks(token("</s>", special=True), "") == 0
@@ -101,7 +101,7 @@ def test_rank_by_count_of_pieces():
 
 
 def test_rank_by_count_of_words():
-    ranks = RankByCount({"go": 9, "going": 5}, of_words=True)
+    ranks = rank_by_count({"go": 9, "going": 5}, of_words=True)
     assert ranks(token("ing"), "going") == 2
     assert ranks(token("<unk>"), "go") == 1
     assert math.isnan(ranks(token("[MASK]"), "go"))

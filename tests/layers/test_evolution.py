@@ -61,6 +61,10 @@ def language(texts=None):
     return read_text(model, task, "decoder", texts, "language")
 
 
+def planned(text, **options):
+    return plan_of([text], tokens_of(text), EvolutionOptions(**SMALL, **options))
+
+
 def masked(texts=None):
     task = toy_task()
     model = build_model("roberta", task, max_positions=64, tokens_per_sample=64)
@@ -122,18 +126,20 @@ def test_three_kinds_of_models_side_by_side():
     assert found.random["identity"] == pytest.approx(1 / 6, abs=0.05)
     assert found.ceiling == pytest.approx(np.log(6))
     for model in found.models:
-        assert model.identity[0] > 2 * found.random["identity"]
-        assert model.position[0] < found.random["position"]
-        assert all(0 <= share <= 1 for share in model.identity + model.left + model.right)
-        for known, by_chance in zip(model.information, model.shuffled_information, strict=True):
-            assert by_chance < known <= found.ceiling
+        columns = {name: np.array(values) for name, values in model.columns.items()}
+        assert columns["identity"][0] > 2 * found.random["identity"]
+        assert columns["position"][0] < found.random["position"]
+        for name in ("identity", "left", "right"):
+            assert ((columns[name] >= 0) & (columns[name] <= 1)).all()
+        assert (columns["shuffled"] < columns["information"]).all()
+        assert (columns["information"] <= found.ceiling).all()
         groups = list(model.change)[1:]
         assert list(model.change) == [ALL, *groups]
         assert list(model.influence) == [ANY, *groups]
         assert len(groups) == 3
         for changes in model.change.values():
             assert len(changes) == 2
-        assert max(model.change[ALL]) < min(model.shuffled_change)
+        assert max(model.change[ALL]) < min(columns["shuffled change"])
         assert np.diag(model.layers) == pytest.approx(np.zeros(3), abs=1e-6)
         assert model.layers[0][1] == pytest.approx(model.change[ALL][0])
         plane, share = model.planes[2]
@@ -147,7 +153,8 @@ def test_an_edge_of_the_sentence_is_no_neighbour():
     text = translation(texts=["w1 w2", "w2 w1"] * 30)
     found = evolution([text], types=2, occurrences=40, neighbours=5)
     assert found.random["left"] == found.random["right"] == 1
-    assert found.models[0].left == found.models[0].right == [1, 1, 1]
+    columns = found.models[0].columns
+    assert columns["left"] == columns["right"] == [1, 1, 1]
 
 
 def test_a_token_that_nobody_looks_at_has_no_influence():
@@ -162,7 +169,7 @@ def test_a_token_that_nobody_looks_at_has_no_influence():
 
 def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
     for text in (translation(), language()):
-        plan = plan_of([text], EvolutionOptions(**SMALL))
+        plan = planned(text)
         for drawn in plan.hidden.values():
             assert len(drawn.others) == 160
             for other in drawn.others:
@@ -171,7 +178,7 @@ def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
 
 
 def test_groups_begin_at_bounds():
-    found = plan_of([translation()], EvolutionOptions(**SMALL, bounds=(990,)))
+    found = planned(translation(), bounds=(990,))
     assert list(found.views) == [ALL, "<990", "≥990"]
     counts = {f"w{number}": 1000 - 4 - number for number in range(30)}
     for place in found.views["<990"]:
@@ -181,7 +188,7 @@ def test_groups_begin_at_bounds():
 def test_groups_that_are_too_small_are_told():
     message = r"groups of frequency with fewer than 160 tokens are left out: <971 \(\d+\)"
     with pytest.warns(UserWarning, match=message):
-        plan = plan_of([translation()], EvolutionOptions(**SMALL, bounds=(971,)))
+        plan = planned(translation(), bounds=(971,))
     assert list(plan.views) == [ALL, "≥971"]
 
 

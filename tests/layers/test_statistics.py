@@ -6,7 +6,7 @@ import torch
 
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
-from fairseq_normalign.layers.block_pass import BlockBatch, TokenBatch
+from fairseq_normalign.layers.mixing import BlockBatch, TokenBatch
 from fairseq_normalign.layers.statistics import (
     add_statistics,
     expansion_rate,

@@ -5,24 +5,20 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.models.roberta import RobertaModel
-from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.names import KINDS
+from tests.attention.test_states import language_model, language_task
 from tests.conftest import ToyTask, attention_output, build_model
 
-TRANSFORMERS = {
-    "transformer": {},
-    "transformer_wmt_en_de_big_t2t": {},
-    "transformer_normalign": {},
-    "transformer_align": {},
-    "bart_base": {"share_all_embeddings": True},
-    "mbart_base": {"share_all_embeddings": True},
-}
-OPTIONS = {
+MODELS = {
+    "transformer_wmt_en_de_big_t2t": {"arch": "transformer_wmt_en_de_big_t2t"},
+    "transformer_normalign": {"arch": "transformer_normalign"},
+    "transformer_align": {"arch": "transformer_align"},
+    "bart_base": {"arch": "bart_base", "share_all_embeddings": True},
+    "mbart_base": {"arch": "mbart_base", "share_all_embeddings": True},
     "pre-LN": {"encoder_normalize_before": True, "decoder_normalize_before": True},
     "shared embeddings": {"share_all_embeddings": True},
     "quant-noise": {"quant_noise_pq": 0.1, "quant_noise_pq_block_size": 4},
@@ -56,15 +52,9 @@ def check_exact(model, run, kinds, tolerance=1e-4):
         assert recorded.norms.summed.isfinite().all()
 
 
-@pytest.mark.parametrize("arch", TRANSFORMERS)
-def test_architectures(arch, batch):
-    model = build_model(arch, **TRANSFORMERS[arch])
-    check_exact(model, lambda: model(**batch), KINDS)
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options(name, batch):
-    model = build_model(**OPTIONS[name])
+@pytest.mark.parametrize("name", MODELS)
+def test_architectures_and_options(name, batch):
+    model = build_model(**MODELS[name])
     check_exact(model, lambda: model(**batch), KINDS)
 
 
@@ -81,35 +71,14 @@ def test_layers_in_training_are_not_dropped_at_random():
 
 
 def test_roberta(batch):
-    args = Namespace(
-        encoder_layers=2,
-        encoder_embed_dim=16,
-        encoder_ffn_embed_dim=32,
-        encoder_attention_heads=4,
-        max_positions=64,
-        tokens_per_sample=64,
-    )
-    ARCH_CONFIG_REGISTRY["roberta"](args)
-    model = RobertaModel.build_model(args, ToyTask()).eval()
+    task = ToyTask()
+    task.max_positions = lambda: 64
+    model = build_model("roberta", task, max_positions=64)
     check_exact(model, lambda: model(batch["src_tokens"], features_only=True), ("encoder",))
 
 
 def test_language_model(batch):
-    task = ToyTask()
-    task.output_dictionary = task.source_dictionary
-    sizes = {
-        "embed_dim": 16,
-        "input_dim": 16,
-        "output_dim": 16,
-        "ffn_embed_dim": 32,
-        "layers": 2,
-        "attention_heads": 4,
-    }
-    config = TransformerLanguageModelConfig(
-        **{f"decoder_{name}": value for name, value in sizes.items()}
-    )
-    config.max_target_positions = 64
-    model = TransformerLanguageModel.build_model(config, task).eval()
+    model = language_model(language_task())
     without_padding = batch["src_tokens"][:1]  # left padding would be all it sees
     check_exact(model, lambda: model(without_padding), ("decoder",))
     with (

@@ -9,7 +9,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.compat import without_leftovers
 from fairseq_normalign.names import KINDS
-from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 from fairseq_normalign.plugin.gating import GatedProjection, Steering, gates
 from tests.conftest import ToyTask, build_model
 
@@ -83,7 +83,10 @@ def test_log_alpha_keeps_its_meaning_at_another_scale():
 
 def trained(model, optimizer, batch, updates) -> None:
     """Some updates as fairseq makes them: every update seeds its own noise."""
-    criterion = L0Criterion(ToyTask(), False, 0.1, l0_lambda=0.1, target_heads=12)
+    criterion = L0Criterion(
+        ToyTask(),
+        L0CriterionConfig(sentence_avg=False, label_smoothing=0.1, l0_lambda=0.1, target_heads=12),
+    )
     target = torch.tensor([[11, 12, 13, 2], [14, 2, 1, 1]])
     model.train()
     for update in updates:

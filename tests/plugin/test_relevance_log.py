@@ -1,7 +1,5 @@
 """Relevance of gated heads in training: the right numbers, the right lines, nothing disturbed."""
 
-from argparse import Namespace
-
 import numpy as np
 import pytest
 import torch
@@ -10,38 +8,36 @@ from fairseq.data import LanguagePairDataset
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.relevance_log import read_log
-from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
-from fairseq_normalign.plugin.criterion import L0Criterion
+from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
+from tests.host.test_binarised import write
 
-SENTENCES = [([5, 6, 7, 8, 2], [11, 12, 13, 2]), ([9, 10, 2], [14, 2]), ([4, 2], [6, 7, 2])]
-
-
-class ValidTask(ToyTask):
-    """A task with a validation set of three sentences."""
-
-    def __init__(self):
-        super().__init__()
-        sources = [torch.tensor(source) for source, _ in SENTENCES]
-        targets = [torch.tensor(target) for _, target in SENTENCES]
-        sizes = [list(map(len, sources)), list(map(len, targets))]
-        own = self.source_dictionary
-        dataset = LanguagePairDataset(sources, sizes[0], own, targets, sizes[1], own)
-        self.datasets = {"valid": dataset}
-        self.args = Namespace(source_lang="a", target_lang="b", data="nowhere")
+SOURCE, TARGET = ["w1 w2 w3 w4", "w5 w6", "w0"], ["w7 w8 w9", "w10", "w2 w3"]
 
 
 @pytest.fixture
-def task():
-    return ValidTask()
+def task(tmp_path):
+    """A task with a validation set of three sentences."""
+    task = ToyTask()
+    task.args.data = str(tmp_path)
+    for language, lines in (("a", SOURCE), ("b", TARGET)):
+        write(tmp_path / f"valid.a-b.{language}", lines, task)
+    return task
 
 
 @pytest.fixture
 def sample(task):
-    dataset = task.datasets["valid"]
+    """A batch to train on."""
+    own = task.source_dictionary
+    sides = []
+    for lines in (SOURCE, TARGET):
+        tokens = [own.encode_line(line, add_if_not_exist=False).long() for line in lines]
+        sides += [tokens, list(map(len, tokens)), own]
+    dataset = LanguagePairDataset(*sides)
     return dataset.collater([dataset[index] for index in range(3)])
 
 
@@ -56,7 +52,7 @@ def model(task):
 
 def criterion(task, folder, sentences=2):
     own = {"log_relevance": sentences, "save_dir": str(folder), "valid_subset": "valid,test"}
-    return L0Criterion(task, False, 0.1, **own)
+    return L0Criterion(task, L0CriterionConfig(sentence_avg=False, label_smoothing=0.1, **own))
 
 
 def train(criterion, model, sample, update):
@@ -83,10 +79,8 @@ def test_lines_have_gates_and_relevance_of_all_gated_heads(task, sample, model, 
     assert len(after.heads) == 16
     closed = after.heads[Head("cross", 1, 2)]
     assert (closed.gate, closed.relevance) == (0, 0)
-    reader = PairReader(task)
     shares = []
-    for source, target in SENTENCES[:2]:
-        pair = reader.binarised_pair(torch.tensor(source), torch.tensor(target), "here")
+    for pair in text_pairs(zip(SOURCE[:2], TARGET[:2], strict=True), PairReader(task)):
         (of_pair,) = relevances(TeacherForcing(model, task), [pair], pooled=True)
         shares.append(of_pair.heads["encoder", 0][0])
     for head in range(4):
@@ -132,9 +126,6 @@ def test_a_training_that_is_resumed_goes_on_with_its_file(task, sample, model, t
     assert [entry.updates for entry in read_log(tmp_path / "relevance.jsonl")] == [0]
 
 
-ALIVE = "encoder.1.2 encoder.2.1 encoder.2.4 decoder.1.1 decoder.2.1 cross.1.1 cross.2.3"
-
-
 def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog):
     own = criterion(task, tmp_path)
     train(own, model, sample, 0)
@@ -142,21 +133,18 @@ def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog)
     validate(own, model, sample)
     validate(own, model, sample)  # the next batch
     assert len(read_log(tmp_path / "relevance.jsonl")) == 1
-    told = "no relevance of gated heads at 1 updates: validation sentence 1"
+    told = "no relevance of gated heads at 1 updates: sentence 1: "
     assert caplog.text.count(told) == 1
 
 
 def test_bad_input(task, sample, model, tmp_path):
-    with pytest.raises(InputError, match="--l0-warmup-updates and --log-relevance must be"):
-        criterion(task, tmp_path, sentences=-1)
+
     train(criterion(task, tmp_path), model, sample, 0)
     other = build_model("transformer_normalign", task, gate_heads="encoder")
     with pytest.raises(InputError, match=r"relevance\.jsonl: other heads are gated now"):
         train(criterion(task, tmp_path), other, sample, 1)
-    task.datasets = {}
-    with pytest.raises(
-        InputError, match="--log-relevance needs a validation set; there is no valid"
-    ):
+    task.args.data = "nowhere"
+    with pytest.raises(InputError, match="nowhere: no binarised subset 'valid'"):
         train(criterion(task, tmp_path), model, sample, 0)
     plain = build_model("transformer_normalign", task)
     with pytest.raises(InputError, match="the model has no gates: add --gate-heads"):

@@ -8,10 +8,9 @@ from fairseq_normalign.alignment.aer import Counts
 from fairseq_normalign.alignment.browser import Browser, System, TextPair
 from fairseq_normalign.alignment.error_table import ErrorTable
 from fairseq_normalign.attention.extract import argmax
-from fairseq_normalign.attention.soft import Choice, Evidence
+from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.heads.profile import Finding, Profile
 from fairseq_normalign.names import Head
-from fairseq_normalign.results.blocks import as_json
 from fairseq_normalign.results.page import overview, page, sections
 from fairseq_normalign.text.links import Gold
 
@@ -81,7 +80,6 @@ HEADS = Profile(
         "positions": Finding(
             {ENCODER[0]: 0.95},
             roles={ENCODER[0]: [("positional", "+1 (95 %)")]},
-            labels={"position": {ENCODER[0]: "+1"}},
         ),
     },
     signature={"checkpoint": NASTY, "version": "0"},
@@ -96,8 +94,8 @@ AERS = {
 ERRORS = ErrorTable(
     {evidence: Counts(10, 10, hits, hits) for evidence, hits in AERS.items()},
     {
-        "norms": Choice({"input": 0, "output": 1}, "input"),
-        "saliency": Choice({"output": None}, "output"),
+        "norms": [Evidence("norms", 0, "input"), Evidence("norms", 1, "output")],
+        "saliency": [Evidence("saliency", None, "output")],
     },
     {evidence: (0.98 - hits / 10, 1.02 - hits / 10) for evidence, hits in AERS.items()},
     signature={"gold": NASTY},
@@ -108,7 +106,7 @@ def html_of(made_browser=None, title=f"A title {NASTY}"):
     """A whole page."""
     included = [(f"errors{NASTY}.json", ERRORS), ("heads.json", HEADS)]
     contents = {
-        "sections": as_json([overview([("corpus", NASTY)], None, included), *sections(included)]),
+        "sections": [overview([("corpus", NASTY)], None, included), *sections(included)],
         "browser": None if made_browser is None else made_browser.as_json(),
     }
     packed = {} if made_browser is None else made_browser.packed()

@@ -182,7 +182,7 @@ def test_menus_show_every_layer_head_method_and_step(opened):
         title = f"{['one', 'two'][system]}.pt: {place.method}, "
         title += "all layers" if place.layer is None else f"layer {layer}"
         title += f", head {place.head + 1}" if place.head is not None else ""
-        assert caption.text_content() == f"B {title}, align with {place.step}"
+        assert caption.text_content() == f"B {title}, step {place.step}"
         view = views(system)[2]
         levels = 127 if place.head is None else 63
         for row, column in ((0, 1), (2, 0)):
@@ -306,9 +306,7 @@ def test_maps_of_heads_and_curves_tell_their_numbers(opened):
     figure = page.locator("figure", has=page.locator("figcaption:text-is('confidence')"))
     figure.locator(".mapped").focus()
     page.keyboard.press("ArrowDown")
-    assert page.locator("#tip").text_content() == (
-        "confidence: layer 1, head 1: 0.250; position +1; +1 (95 %)"
-    )
+    assert page.locator("#tip").text_content() == ("confidence: layer 1, head 1: 0.250; +1 (95 %)")
     page.keyboard.press("ArrowDown")
     assert page.locator("#tip").text_content() == "confidence: layer 2, head 1: –; removed"
     figure.locator("summary").click()

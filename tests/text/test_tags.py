@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.text.markup import MARKUP, XML, parse_markup
 from fairseq_normalign.text.offsets import blank_words, moses_words, plain_words
-from fairseq_normalign.text.tags import MARKUP, XML, parse_markup, project_tags
+from fairseq_normalign.text.tags import project_tags
 
 
 def links(text: str) -> list[tuple[int, int]]:
@@ -36,6 +37,21 @@ def links(text: str) -> list[tuple[int, int]]:
         ("<b> a </b>b", "x y", "0-0 1-1", "<b>x</b> y"),  # tags are beside words
         ("<b>שלום</b> עולם", "hello world", "0-0 1-1", "<b>hello</b> world"),
         ("", "", "", ""),
+        # Tags inside words, where the translation begins or ends with the same letters.
+        ("(<b>Haus</b>), ja", "(house), yes", "0-0 1-1", "(<b>house</b>), yes"),
+        ("H<sub>2</sub>O", "H2O", "0-0", "H<sub>2</sub>O"),
+        ("un<b>fähig</b>", "unable", "0-0", "un<b>able</b>"),
+        ("x<b>x</b>x", "x", "0-0", "<b>x</b>"),
+        ("<b>שלום</b>!", "hello!", "0-0", "<b>hello</b>!"),
+        # Lines end at some tags.
+        ("a<br/>b", "y x", "0-1 1-0", "<br/>y x"),
+        ("<td>a</td><td>b</td>", "x y", "0-0 1-1", "<td>x</td> <td>y</td>"),
+        ('a<x id="1" ctype="lb"/>b', "x y", "0-0 1-1", 'x<x id="1" ctype="lb"/> y'),
+        # Unlinked words stay where the source has text; empty elements out of others.
+        ("<tr><td>a</td><td>b</td></tr>", "w x y", "0-1 1-2", "<tr><td>w x</td> <td>y</td></tr>"),
+        ("<br/><b>a b</b>", "x y", "0-1 1-0", "<br/><b>x y</b>"),
+        ("<![CDATA[a < b]]>", "x < y", "0-0 2-2", "x &lt; y"),
+        ("{0:N2} a {x!r}", "x", "0-0", "{0:N2} x {x!r}"),
     ],
 )
 def test_tags(source, target, pairs, expected):
@@ -45,12 +61,17 @@ def test_tags(source, target, pairs, expected):
 @pytest.mark.parametrize(
     ("source", "pairs", "expected", "message"),
     [
-        ('<g id="1">a b</g> c', "0-0 1-2 2-1", '<g id="1">x y z</g>', "takes 1 more words"),
+        (
+            '<g id="1">a b</g> c',
+            "0-0 1-2 2-1",
+            '<g id="1">x y z</g>',
+            "takes words between to be one span: 1",
+        ),
         (
             '<g id="1">a b</g> <g id="2">c</g>',
             "0-0 1-2 2-1",
             '<g id="1">x</g> <g id="2">y</g> z',
-            "leaves 1 words",
+            "leaves out words to be one span: 1",
         ),
     ],
 )
@@ -67,6 +88,7 @@ def test_unique(source, pairs, expected, message):
         ("a <b>b</i>", "x <b>y</i>"),
         ("a<BR>&nbsp;&amp; b", "x<BR> &amp; y"),
         ("<li>a 1 < b</li>", "<li>x &amp; y</li>"),
+        ("<!DOCTYPE html><![if a]>a < b <a", "<!DOCTYPE html><![if a]>x &amp; y"),
     ],
 )
 def test_html_is_lenient(source, expected):
@@ -84,9 +106,9 @@ def test_html_is_lenient(source, expected):
 @pytest.mark.parametrize(
     ("source", "target", "pairs", "message"),
     [
-        ("a <b>b", "x", "", "<b> is not closed"),
+        ("a <b>b", "x", "", "column 3: <b> is not closed"),
         ("a </b>b", "x", "", "</b> closes another element; open: nothing"),
-        ("<b><i>a</b></i>", "x", "", "</b> closes another element; open: <b> <i>"),
+        ("<b><i>a</b></i>", "x", "", "column 8: </b> closes another element; open: <b> <i>"),
         ("a < b", "x", "", "column 3: bad '< b'"),
         ("a & b", "x", "", "column 3: bad '& b'"),
         ("a &nbsp; b", "x", "", "bad '&nbsp; b'"),
@@ -101,10 +123,20 @@ def test_bad_input(source, target, pairs, message):
         project_tags(source, target, links(pairs))
 
 
-def test_tags_inside_words_are_reported():
+@pytest.mark.parametrize(
+    ("source", "pairs", "expected", "message"),
+    [
+        ("Haus<b>es</b>", "0-0", "<b>x</b>", "<b> in the word 'Hauses' takes it whole"),
+        ("Haus<x/>es", "0-0", "<x/>x", "<x/> was inside a word; it is before it"),
+        ("<br/>a b", "1-0", "<br/>x", "<br/>: the word behind it has no link"),
+        ("a <b>b</b>", "0-0", "x<b></b>", "<b> is left empty: no word of the translation"),
+    ],
+)
+def test_reports(source, pairs, expected, message):
     notes: list[str] = []
-    assert project_tags("Haus<b>es</b>", "x", [(0, 0)], report=notes.append) == "<b>x</b>"
-    assert notes == ["<b> in the word 'Hauses' takes it whole"]
+    assert project_tags(source, "x", links(pairs), report=notes.append) == expected
+    assert len(notes) == 1
+    assert message in notes[0]
 
 
 @pytest.mark.parametrize(
@@ -147,10 +179,23 @@ def inline(draw, depth=0):
 
 
 @st.composite
+def anywhere(draw, depth=0):
+    """Letters and elements with letters in them, also inside words."""
+    parts = []
+    for _ in range(draw(st.integers(1, 5))):
+        letters = draw(st.sampled_from(["a", "b", "aa", " a", "a ", "&amp;", "我"]))
+        if depth < 3 and draw(st.booleans()):
+            parts.append(f"<i>a{draw(anywhere(depth + 1))}a</i>")
+        else:
+            parts.append(letters)
+    return " ".join("".join(parts).split())
+
+
+@st.composite
 def cases(draw):
-    source = draw(inline())
+    source = draw(st.one_of(inline(), anywhere()))
     count = len(blank_words(parse_markup(source)[0]))
-    text = st.sampled_from(["x", "&", "a<b", "]]>", "&amp;", " ", "  ", "ß", "我"])
+    text = st.sampled_from(["x", "a", "aa", "&", "a<b", "]]>", "&amp;", " ", "  ", "ß", "我"])
     target = "".join(draw(st.lists(text, max_size=12)))
     targets = len(blank_words(target))
     some = st.tuples(st.integers(0, count - 1), st.integers(0, max(targets - 1, 0)))
@@ -177,7 +222,7 @@ def test_text_stays_and_no_tag_is_lost(case, unique):
 
 
 @settings(max_examples=300)
-@given(inline())
+@given(st.one_of(inline(), anywhere()))
 def test_identity_gives_the_source_back(source):
     text = parse_markup(source)[0]
     pairs = [(place, place) for place in range(len(blank_words(text)))]

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.treebank import Tree, check_text, read_conllu
+from fairseq_normalign.text.treebank import Tree, read_conllu
 
 
 def row(number, form, head, relation, tag="_"):
@@ -102,21 +102,3 @@ def test_files_without_sentences_and_no_file(tmp_path):
             list(read_conllu(tmp_path / "x"))
     with pytest.raises(InputError, match="none: No such file"):
         list(read_conllu(tmp_path / "none"))
-
-
-def test_trees_of_a_text(tmp_path):
-    trees = list(read_conllu(write(tmp_path, *DOGS, "", *SHORT)))
-    lines = [["Dogs", "eat", "fish"], ["Go"]]
-    check_text(trees, lines, "text")
-    with pytest.raises(
-        InputError, match=r"conllu:5: sentence 2 has the word 'Go', and text 'go'; use a treebank"
-    ):
-        check_text(trees, [lines[0], ["go"]], "text")
-    with pytest.raises(InputError, match="conllu:1: sentence 1 has the word 'fish', and text ''"):
-        check_text(trees, [lines[0][:2], lines[1]], "text")
-    with pytest.raises(
-        InputError, match="sentence 2: only the treebank has it; use a treebank of the same text"
-    ):
-        check_text(trees, lines[:1], "text")
-    with pytest.raises(InputError, match="sentence 3: only text has it"):
-        check_text(trees, [*lines, ["more"]], "text")

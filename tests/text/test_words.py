@@ -1,4 +1,4 @@
-"""Pieces to words: marks where they can be trusted, spelling where the words are known."""
+"""Pieces to words: by their marks, or by the places that they come from."""
 
 import itertools
 
@@ -14,6 +14,7 @@ from fairseq_normalign.text.words import (
     is_punctuation,
     join_pieces,
     normalise_bpe_name,
+    placed_ids,
     settle_punctuation,
     word_ids,
 )
@@ -45,9 +46,6 @@ from fairseq_normalign.text.words import (
         ("the Ġcat Ġsa t", "gpt2", [0, 1, 2, 2]),
         ("Ġthe Ġcat", "gpt2", [0, 1]),
         ("a b <unk>", "none", [0, 1, 2]),
-        ("_a b _c", "wordpiece", [0, 0, 1]),
-        ("a b | c", "letter", [0, 0, 1, 1]),
-        ("a b_EOW c_EOW", "_EOW", [0, 0, 1]),
     ],
 )
 def test_marks(pieces, bpe, expected):
@@ -140,3 +138,35 @@ def test_the_rule_equals_the_slow_twin(target_stop, source_stop):
     settled = settle_punctuation(soft, rows, columns)
     assert settled.tolist() == slow(soft, target_stop, source_stop)
     np.testing.assert_array_equal(soft, before)
+
+
+PLACED = [
+    # pieces, words, normalised, offsets, expected
+    ("▁das ▁ha us", "das haus", "▁das▁haus", [0, 0, 1, 2, 3, 4, 5, 6, 7, 8], [0, 1, 1]),
+    ("▁a ▁b", "a \ufffd b", "▁a▁b", [0, 0, 1, 4, 5], [0, 2]),  # a word that vanished
+    ("▁a", "\ufffd a", "▁a", [2, 2, 3], [1]),
+    ("a▁ b ▁", "a b", "a▁b▁", [0, 1, 2, 3, 3], [0, 1, 1]),  # white space as suffix
+    ("▁ <0xF0> <0x9F> <0x98> <0x80> ▁b", "😀 b", "▁😀▁b", [0, 0, 1, 2, 3], [0, 0, 0, 0, 0, 1]),
+    ("▁< 0x41 >", "<0x41>", "▁<0x41>", [0, 0, 1, 2, 3, 4, 5, 6], [0, 0, 0]),
+    ("▁a ▁b", "a▁b", "▁a▁b", [0, 0, 1, 2, 3], [0, 0]),  # ▁ in the text looks like a space
+    ("▁f ind", "\ufb01nd", "▁find", [0, 0, 0, 1, 2, 3], [0, 0]),  # a character of two pieces
+    ("", "\ufffd", "", [0], []),
+    ("▁", "\ufffd", "▁", [0, 1], [0]),
+]
+
+
+@pytest.mark.parametrize(("pieces", "words", "normalised", "offsets", "expected"), PLACED)
+def test_places_decide(pieces, words, normalised, offsets, expected):
+    assert placed_ids(pieces.split(), words.split(" "), normalised, offsets) == expected
+
+
+@pytest.mark.parametrize(
+    ("piece", "message"),
+    [
+        ("▁of▁the", "line 3: piece '▁of▁the' spans several words"),
+        ("▁of", "line 3: the pieces do not spell the 2 words"),
+    ],
+)
+def test_pieces_that_are_not_those_of_the_words(piece, message):
+    with pytest.raises(InputError, match=message):
+        placed_ids([piece], ["of", "the"], "▁of▁the", [0, *range(7)], where="line 3")

@@ -42,7 +42,7 @@ class Way {
     const where = layer === null ? "all layers" : `layer ${layer}`;
     const part = head === null ? "" : `, head ${head}`;
     const name = this.systems.length > 1 ? `${this.systems[this.system].name}: ` : "";
-    return `${name}${method}, ${where}${part}, align with ${step}`;
+    return `${name}${method}, ${where}${part}, step ${step}`;
   }
 
   // The values that a field can have, the fields before it being as they are.
