@@ -115,7 +115,7 @@ def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
             title, _, description = entry.partition(":")
             group = group_of(parser, title, description.strip())
             continue
-        usage, _, default = usage.partition(" = ")
+        usage, _, default = usage.strip().partition(" = ")
         names = [word for word in usage.split() if word.startswith("-")]
         argument = _argument(*usage.split()[len(names) :])
         if not names:

@@ -74,7 +74,8 @@ training: of the head
   --layer N = auto  one
   --category NAME=REGEX+  one each time
   --cpu  use no GPU
-  -o --out-file FILE = required  the file to write
+  -o --out-file FILE = required
+      the file to write
 """
 DEFAULTS = {
     **{"gold": "g", "target": [], "epochs": 6, "step": "input", "index": None, "cpu": False},

@@ -28,7 +28,8 @@ OUTPUT = """
 output:
   -o --output PREFIX = required  write PREFIX.s2t and PREFIX.t2s
   --top N = 100       keep the N best translations of each word
-  --pieces FILE...    lists of pieces, of Marian's vocabularies: one or two SentencePiece models
+  --pieces FILE...    SentencePiece models of Marian's vocabularies, one or two: lists of their
+                      pieces
 """
 
 
@@ -36,9 +37,8 @@ def check(args: Namespace) -> None:
     args.index, args.format = 0, "pharaoh"
     args.confidence = args.interactive = args.never_empty = False
     align.check(args)
-    splitters(args.pieces)
     for path in outputs(args):
-        refuse_unwritable(path, *checks.inputs_of(args), *args.pieces)
+        refuse_unwritable(path, *checks.inputs_of(args), *(args.pieces or ()))
 
 
 parse_args = options.model_command(
@@ -58,6 +58,7 @@ def outputs(args: Namespace) -> list[str]:
 
 
 def main(args: Namespace) -> None:
+    splitters(args.pieces or ())  # refuses bad ones before anything is aligned
     run_command("shortlist", args, partial(tasks, count=True), finish)
 
 

@@ -10,9 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally, choosing, maxima, summed
+from fairseq_normalign.attention.layer import head_zeroing
+from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
+from fairseq_normalign.heads.attention_pass import (
+    Cells,
+    Seen,
+    Tally,
+    batch_cells,
+    choosing,
+    maxima,
+    summed,
+)
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known
+from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -102,6 +112,22 @@ class Norm(AttentionScore):
 
     def rows(self, seen: Seen) -> Tensor:
         return norm_sums(seen.recorded.norms.weighted, seen.cells)
+
+
+class ValueZeroing(HeadMeasure):
+    """How much a block's output changes without the values of a head, mean over queries."""
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+        forcing = models.forcing
+        device = next(forcing.model.parameters()).device
+        for batch in self.batches(pairs.values()):
+            places = [pair.where for pair in batch]
+            kinds = {head.kind for head in tally.heads}
+            for attention, block in recorded_blocks(forcing, batch, kinds).items():
+                changes = head_zeroing(block)
+                check_finite(changes, places)
+                queries = batch_cells(batch, attention[0], device).visible.any(-1)
+                tally.add(self.score, attention, summed(changes, queries))
 
 
 class Gates(HeadMeasure):

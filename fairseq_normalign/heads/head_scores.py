@@ -241,6 +241,13 @@ HEAD_SCORES: dict[str, HeadScore] = {
         encoder=True,
         default=True,
     ),
+    "value-zeroing": HeadScore(
+        _attention("ValueZeroing"),
+        "1 - cos of the attention block's output with and without the head's values, mean over "
+        "queries (after Mohebbi et al., 2023)",
+        ranks=True,
+        encoder=True,
+    ),
     "importance": HeadScore(
         _loss("Importance"),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "

@@ -124,6 +124,11 @@ def test_links_of_another_aligner_and_a_learned_file(corpus, checkpoint, reverse
     signature = json.loads((tmp_path / "first.json").read_text())["signature"]
     assert signature["combine"] == "learned"
     assert signature["links"] == 1
+    done = align(
+        corpus, checkpoint, *options, "--learned", learned, "--bitext", *text[1::2], check=False
+    )
+    assert done.returncode == 2
+    assert "deen.learned: was learned without a bitext" in done.stderr
 
 
 def test_python_aligns_as_the_command_does(corpus, checkpoint, reverse, text, tmp_path):
@@ -215,9 +220,9 @@ def test_plot_of_layers_frames_the_links_that_align_prints(corpus, checkpoint, t
     options = ["--gold", corpus / "test.talp", "--line", 2, "--layers", "all", "--step", "output"]
     options += ["--method", "weights", "norms", "--extract", "mutual-argmax"]
     align(corpus, checkpoint, *bpe, *options, "-o", tmp_path / "pair.svg", command="plot")
-    panels, sentences, gold, texts = drawn[0]
+    panels, _, gold, texts = drawn[0]
     assert [len(row) for row in panels] == [3, 3]
-    assert sentences.source_title == "source (src)"
+    assert texts["titles"][0] == "source (src)"
     assert texts["title"] == "Pair 2. Frames: links by mutual-argmax"
     choices = ("--method", "norms", "--layer", 3, "--step", "output", "--extract", "mutual-argmax")
     align(corpus, checkpoint, *bpe, *choices, "-o", tmp_path / "links")

@@ -62,6 +62,43 @@ def ready(forcing) -> ReadyModel:
     return ReadyModel(forcing, PairReader(ToyTask(), scheme="subword_nmt"))
 
 
+def test_value_zeroing_equals_explicit_zeros(forcing, pairs):
+    """Against a second pass of each pair for each head, its part of W_O being zero."""
+    model = forcing.model
+
+    def outputs(pair):
+        """What each attention block returns for one pair, behind its layer norm."""
+        read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
+        found = {}
+        hooks = []
+        for kind, (side, attribute, *_) in KINDS.items():
+            for layer, module in enumerate(getattr(model, side).layers):
+                keep = lambda m, args, out, name=(kind, layer): found.update({name: out[:, 0]})  # noqa: E731
+                norm = getattr(module, f"{attribute}_layer_norm")
+                hooks.append(norm.register_forward_hook(keep))
+        with torch.no_grad():
+            model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
+        for hook in hooks:
+            hook.remove()
+        return found
+
+    expected = {}
+    for name, attention in attentions(model).items():
+        weight = attention.out_proj.weight.data
+        for head, part in enumerate(weight.split(attention.head_dim, dim=1)):
+            changes = []
+            for pair in pairs:
+                before = outputs(pair)[name]
+                kept = part.clone()
+                part.zero_()
+                changes.append(1 - F.cosine_similarity(outputs(pair)[name], before, dim=-1))
+                part.copy_(kept)
+            expected[Head(*name, head)] = torch.cat(changes).mean().item()
+    scores = scored(forcing, pairs, "value-zeroing")
+    assert scores == pytest.approx(expected, rel=1e-3, abs=1e-6)
+    assert len(set(scores.values())) == len(scores)
+
+
 def scored(forcing, pairs, name, **options):
     return profile(ready(forcing), pairs, [name], **options).scores[name]
 
