@@ -14,7 +14,12 @@ import numpy as np
 
 from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import NONE, AlignOptions, every_evidence
+from fairseq_normalign.alignment.evidence import (
+    NONE,
+    AlignOptions,
+    check_place,
+    every_evidence,
+)
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
@@ -24,11 +29,11 @@ from fairseq_normalign.alignment.layer_choice import (
 from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links_of, row_shares
 from fairseq_normalign.attention.methods import full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence, Soft
-from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.attention.soft_alignments import share_matrices, soft_alignments
 from fairseq_normalign.attention.trained_head import fingerprint
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import whole_file
-from fairseq_normalign.host.batches import WINDOW, map_batches
+from fairseq_normalign.host.batches import WINDOW, Result, map_batches
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
 from fairseq_normalign.host.special_tokens import languages_of
@@ -211,7 +216,7 @@ class OpenAligner(Aligner):
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except DAMAGE:
-            raise InputError(f"{path}: damaged; remove it to learn again") from None
+            raise InputError(f"{path}: damaged; name another file to learn again") from None
         for name in [*stored, *now]:
             value, given = stored.get(name, "none"), now.get(name, "none")
             if name != "extract" and value != given:
@@ -396,11 +401,8 @@ class NormAligner(OpenAligner):
 
     def check(self, evidence: Evidence) -> None:
         """Refuses an evidence that the model does not have."""
-        method, (layer, head) = method_of(evidence.method), evidence.numbers
-        if evidence.step not in method.steps or (layer is not None) != method.layers:
-            raise InputError(
-                f"method {evidence.method} has no layer {layer} at step {evidence.step}"
-            )
+        layer, head = evidence.numbers
+        check_place(evidence.method, layer is not None, evidence.step)
         if layer is not None:
             checked_layer(self.forcing, layer, head)
 
@@ -423,13 +425,28 @@ class NormAligner(OpenAligner):
         """Several soft alignments of each pair from one forward pass."""
         rule_of = self.options.rule_of
         by_pieces = [place for place in evidences if rule_of(place.method) == PIECE_ARGMAX]
-        run = partial(
-            soft_alignments,
-            self.forcing,
-            evidences=evidences,
-            merges=self.options.merges,
-            keep_pieces=by_pieces,
-        )
+        run = partial(soft_alignments, keep_pieces=by_pieces)
+        return self._by_pair(run, pairs, evidences, progress)
+
+    def shares_many(
+        self,
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        *,
+        progress: Progress | None = None,
+    ) -> Iterator[np.ndarray]:
+        """The same as shares of what each target word takes, (E, T, S) for each pair."""
+        run = partial(share_matrices, null=self.options.null)
+        return self._by_pair(run, pairs, evidences, progress)
+
+    def _by_pair(
+        self,
+        compute: Callable[..., Iterator[Result]],
+        pairs: Iterable[Pair],
+        evidences: Sequence[Evidence],
+        progress: Progress | None,
+    ) -> Iterator[Result]:
+        run = partial(compute, self.forcing, evidences=evidences, merges=self.options.merges)
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
         return map_batches(

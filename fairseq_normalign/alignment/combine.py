@@ -16,6 +16,8 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
 
+Shares = np.ndarray | Sequence[np.ndarray]  # of all evidences, (E, T, S)
+
 FLOOR = 1e-4  # an evidence that sees nothing in a cell should not forbid it
 RIDGE = 1e-4  # keeps the weights of heads that say the same finite
 BLOCK = 20_000  # cells
@@ -42,9 +44,7 @@ def link_matrix(links: Iterable[Link], shape: tuple[int, int], where: str) -> np
     return as_matrix(links, shape).astype(np.float32)
 
 
-def geometric_mean(
-    shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
-) -> np.ndarray:
+def geometric_mean(shares: Shares, weights: Sequence[float] | None = None) -> np.ndarray:
     """exp Σ_e w_e log p_e / Σ_e w_e: a product of experts.
 
     It is scaled so that more evidences do not sharpen it.
@@ -52,16 +52,14 @@ def geometric_mean(
     return _where_heard(shares, np.exp(_mean(log_shares(shares), weights)))
 
 
-def harmonic_mean(
-    shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
-) -> np.ndarray:
+def harmonic_mean(shares: Shares, weights: Sequence[float] | None = None) -> np.ndarray:
     """Σ_e w_e / Σ_e (w_e / p_e): low as soon as one evidence is low."""
-    return _where_heard(shares, 1 / _mean(1 / (np.stack(shares) + FLOOR), weights))
+    return _where_heard(shares, 1 / _mean(1 / (np.asarray(shares) + FLOOR), weights))
 
 
-def _where_heard(shares: Sequence[np.ndarray], mean: np.ndarray) -> np.ndarray:
+def _where_heard(shares: Shares, mean: np.ndarray) -> np.ndarray:
     """The mean, and 0 where no evidence sees anything."""
-    return np.where(np.stack(shares).any(axis=0), mean, 0)
+    return np.where(np.asarray(shares).any(axis=0), mean, 0)
 
 
 def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
@@ -70,11 +68,9 @@ def _mean(values: np.ndarray, weights: Sequence[float] | None) -> np.ndarray:
     return np.tensordot(shares / shares.sum(), values, axes=1)
 
 
-def arithmetic_mean(
-    shares: Sequence[np.ndarray], weights: Sequence[float] | None = None
-) -> np.ndarray:
+def arithmetic_mean(shares: Shares, weights: Sequence[float] | None = None) -> np.ndarray:
     """Σ_e w_e p_e / Σ_e w_e: high as soon as one evidence is high."""
-    return _mean(np.stack(shares), weights)
+    return _mean(np.asarray(shares), weights)
 
 
 MEANS: dict[str, Callable[..., np.ndarray]] = {
@@ -90,14 +86,14 @@ class LinkModel(NamedTuple):
     weights: np.ndarray  # (E,)
     bias: float
 
-    def log_odds(self, shares: Sequence[np.ndarray]) -> np.ndarray:
+    def log_odds(self, shares: Shares) -> np.ndarray:
         """Of a link in each cell, (T, S)."""
         return np.tensordot(self.weights, log_shares(shares), axes=1) + self.bias
 
 
-def log_shares(shares: Sequence[np.ndarray]) -> np.ndarray:
+def log_shares(shares: Shares) -> np.ndarray:
     """log p_e, (E, T, S)."""
-    return np.log(np.stack(shares) + FLOOR)
+    return np.log(np.asarray(shares) + FLOOR)
 
 
 def fit_links(shares: Sequence[Sequence[np.ndarray]], links: Sequence[np.ndarray]) -> LinkModel:

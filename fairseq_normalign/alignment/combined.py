@@ -7,7 +7,7 @@ aligners.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, repeat, tee, zip_longest
+from itertools import chain, compress, repeat, tee, zip_longest
 from operator import attrgetter
 from typing import Any
 
@@ -209,11 +209,16 @@ class CombinedAligner(OpenAligner):
         progress: Progress | None,
     ) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
-        weights = [evidence.weight for evidence in decision.evidences]
-        bitext = decision.model and decision.model.bitext
-        for example in self._examples(streams, decision.evidences, progress, bitext):
-            if decision.model is not None:
-                matrix = decision.model(example)
+        evidences, model = decision.evidences, decision.model
+        weights = [evidence.weight for evidence in evidences]
+        if model is not None:  # what has no weight is not computed
+            counts = [*model.counts[: len(evidences)], *repeat(True, self.link_streams)]
+            evidences = list(compress(evidences, counts))
+            model = model.of(counts)
+        bitext = model and model.bitext
+        for example in self._examples(streams, evidences, progress, bitext):
+            if model is not None:
+                matrix = model(example)
             else:
                 matrix = MEANS[decision.combine](example.shares, weights)
             yield Soft(matrix, np.zeros(len(matrix), matrix.dtype))
@@ -225,7 +230,7 @@ class CombinedAligner(OpenAligner):
         progress: Progress | None,
         bitext: Bitext | None = None,
     ) -> Iterator[Example]:
-        """Each pair with its evidences, then the links of other aligners, as matrices (T, S)."""
+        """Each pair with its evidences, then the links of other aligners."""
         models = len(self.aligners)
         texts, of_forward, of_bitext = tee(streams[0], 3)
         shares = []
@@ -245,11 +250,12 @@ class CombinedAligner(OpenAligner):
                     "corpus has"
                 )
             (pair, forward, *backward), by_bitext = of_pair
-            matrices = [*forward, *(matrix.T for matrix in chain(*backward))]
+            matrices = [forward, *(of_reverse.swapaxes(1, 2) for of_reverse in backward)]
             check_same_sentences(matrices, pair.where)
             shape = (len(pair.target.text), len(pair.source.text))
-            matrices += [link_matrix(of_file, shape, pair.where) for of_file in links]
-            yield Example(pair.source.text, pair.target.text, matrices, by_bitext)
+            matrices += [link_matrix(of_file, shape, pair.where)[None] for of_file in links]
+            evidence = np.concatenate(matrices)
+            yield Example(pair.source.text, pair.target.text, evidence, by_bitext)
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
         return extractor(self.extract or EXTRACT[decision.combine])(soft.words)
@@ -290,12 +296,11 @@ def _shares(
     pairs: Iterable[Pair],
     evidences: Sequence[Evidence],
     progress: Progress | None,
-) -> Iterator[list[np.ndarray]]:
-    """For each pair, each evidence as shares of what the target words of its model take, (T, S)."""
+) -> Iterator[np.ndarray]:
+    """Evidences as shares of what target words of a model take, (E, T, S) for each pair."""
     if not evidences:
-        return ([] for _ in pairs)
-    softs = aligner.evidences_many(pairs, evidences, progress=progress)
-    return (list(map(aligner.shares, of_pair)) for of_pair in softs)
+        return (np.zeros((0, len(pair.target.text), len(pair.source.text))) for pair in pairs)
+    return aligner.shares_many(pairs, evidences, progress=progress)
 
 
 def _mutual_agreement(sample: Sequence[Example], place: int) -> float:
@@ -307,7 +312,7 @@ def _mutual_agreement(sample: Sequence[Example], place: int) -> float:
 
 def _says_something(example: Example) -> bool:
     """Whether there is something to learn from: a pair that is too long has shares of 0."""
-    return any(shares.any() for shares in example.shares)
+    return bool(np.any(example.shares))
 
 
 def check_directions(models: Sequence[Model]) -> None:
@@ -344,7 +349,7 @@ def _same_weights(model: Model, other: Model) -> bool:
 
 def check_same_sentences(matrices: Sequence[np.ndarray], where: str) -> None:
     """Refuses what two models say of different sentences."""
-    if any(matrix.shape != matrices[0].shape for matrix in matrices):
+    if any(matrix.shape[-2:] != matrices[0].shape[-2:] for matrix in matrices):
         raise InputError(
             f"{where}: the models read different sentences; is the reverse model of the other "
             "direction?"

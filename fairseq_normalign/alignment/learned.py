@@ -28,6 +28,7 @@ from fairseq_normalign.alignment.bitext import Bitext
 from fairseq_normalign.alignment.combine import (
     FLOOR,
     LinkModel,
+    Shares,
     as_matrix,
     fit_inputs,
     fit_links,
@@ -72,7 +73,7 @@ class Example(NamedTuple):
 
     source: Sequence[str]
     target: Sequence[str]
-    shares: Sequence[np.ndarray]  # E matrices (T, S)
+    shares: Shares  # (E, T, S)
     bitext: Sequence[np.ndarray] = ()  # what a bitext says, (T, S) by source and target words
 
 
@@ -113,20 +114,30 @@ class LearnedLinks(NamedTuple):
     null: float  # log odds of no link
     bitext: Bitext | None = None
 
+    @property
+    def counts(self) -> np.ndarray:
+        """Which evidences have a weight, (E,)."""
+        return (self.evidences.weights != 0) | (self.link_weights != 0)
+
+    def of(self, kept: Sequence[bool]) -> LearnedLinks:
+        """The same for examples that have only the evidences that are kept."""
+        evidences = self.evidences._replace(weights=self.evidences.weights[kept])
+        return self._replace(evidences=evidences, link_weights=self.link_weights[kept])
+
     def __call__(self, example: Example) -> np.ndarray:
         """The probability of a link in each cell, (T, S)."""
         with_weight = np.flatnonzero(self.evidences.weights)
-        heard = np.stack(example.shares)[with_weight].any(axis=0)
+        heard = np.asarray(example.shares)[with_weight].any(axis=0)
         return np.where(heard, two_softmaxes(self.log_odds(example), self.null), 0)
 
     def log_odds(self, example: Example) -> np.ndarray:
         """Of a link in each cell, (T, S)."""
-        log_odds = self.evidences.log_odds(example.shares)
+        log_odds = of_evidences = self.evidences.log_odds(example.shares)
         for place in np.flatnonzero(self.link_weights).tolist():
             above_none = np.log(example.shares[place] / FLOOR + 1)  # 0 where there is no link
             log_odds = log_odds + self.link_weights[place] * above_none
         if self.clue_weights.any():
-            of_pair = _clues(example, self.evidences, self.lexicon)
+            of_pair = _clues(example, of_evidences, self.lexicon)
             log_odds = log_odds + np.tensordot(self.clue_weights, of_pair, axes=1)
         return log_odds
 
@@ -287,16 +298,13 @@ def _lexicons(models: Sequence[LinkModel], examples: Iterable[Example]) -> list[
     lexicons = [Lexicon() for _ in models]
     for example in examples:
         for model, lexicon in zip(models, lexicons, strict=True):
-            lexicon.add(example.source, example.target, _soft(model, example))
+            soft = two_softmaxes(model.log_odds(example.shares), NULL_OF_CLUES)
+            lexicon.add(example.source, example.target, soft)
     return lexicons
 
 
-def _clues(example: Example, model: LinkModel, lexicon: Lexicon) -> np.ndarray:
-    return clues(example, _soft(model, example), lexicon)
-
-
-def _soft(model: LinkModel, example: Example) -> np.ndarray:
-    return two_softmaxes(model.log_odds(example.shares), NULL_OF_CLUES)
+def _clues(example: Example, log_odds: np.ndarray, lexicon: Lexicon) -> np.ndarray:
+    return clues(example, two_softmaxes(log_odds, NULL_OF_CLUES), lexicon)
 
 
 def _beyond(
@@ -309,7 +317,8 @@ def _beyond(
     """Weights of the clues, and of the other evidences, where the view itself has weight 1."""
     inputs = []
     for example in sample:
-        parts = [model.log_odds(example.shares)[None], _clues(example, model, lexicon)]
+        log_odds = model.log_odds(example.shares)
+        parts = [log_odds[None], _clues(example, log_odds, lexicon)]
         if others:
             parts.append(log_shares([example.shares[place] for place in others]))
         inputs.append(np.concatenate(parts))

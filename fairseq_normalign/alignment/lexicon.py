@@ -60,12 +60,11 @@ class Lexicon:
         share_of_targets = (of_targets + 0.5) / (self.total + 0.5 * (len(self.targets) + 1))
         times = self.pairs[_fingerprint(source, target)]
         if times:
-            own = Lexicon()
-            own.add(source, target, soft)
-            own_linked, of_own_sources, of_own_targets = own._counts(source, target)
-            linked -= times * own_linked
-            of_sources -= times * of_own_sources
-            of_targets -= times * of_own_targets
+            same_source, same_target = _same(source), _same(target)
+            own = np.where(soft >= LEAST, soft, 0)
+            linked -= times * (same_target @ own @ same_source)
+            of_sources -= times * (own.sum(0) @ same_source)
+            of_targets -= times * (same_target @ own.sum(1, keepdims=True))
         to_target = _gain(linked, of_sources, share_of_targets)
         to_source = _gain(linked, of_targets, share_of_sources)
         return (to_target + to_source) / 2
@@ -98,6 +97,13 @@ class Lexicon:
         for pair, times in contents["pairs"]:
             lexicon.pairs[pair] += times
         return lexicon
+
+
+def _same(words: Sequence[str]) -> np.ndarray:
+    """1 where two places have the same word, (N, N)."""
+    return np.array([[float(one == other) for other in words] for one in words]).reshape(
+        len(words), len(words)
+    )
 
 
 def _gain(linked: np.ndarray, given: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -243,10 +243,10 @@ def links_of(soft: Soft, extract: str, *, null: bool = True) -> list[Link]:
 
 
 def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
-    """Each cell as a share of its row, </s> included; a row of zeros stays zero. (T, S)."""
-    total = soft.sum(axis=1, keepdims=True)
+    """Each cell as a share of its row, </s> included; a row of zeros stays zero. (…, T, S)."""
+    total = soft.sum(axis=-1, keepdims=True)
     if null is not None:
-        total = total + null[:, None]
+        total = total + null[..., None]
     shares = np.zeros_like(soft, dtype=np.result_type(soft, np.float32))
     return np.divide(soft, total, out=shares, where=total > 0)
 

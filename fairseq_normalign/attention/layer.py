@@ -295,9 +295,7 @@ def value_zeroing(
         heads: whose values are zeroed together.
     """
 
-    def state(sums: Tensor) -> Tensor:
-        states = sums if block.layer_norm is None else block.layer_norm(sums)
-        return F.normalize(states if feed_forward is None else feed_forward(states), dim=-1)
+    state = partial(_direction, block, feed_forward)
 
     def change(vectors: Tensor, sums: Tensor, unchanged: Tensor) -> Tensor:
         # 1 - cos as half the squared distance on the unit sphere: small changes keep their digits.
@@ -306,3 +304,24 @@ def value_zeroing(
     parts = block.recorded.cut(heads).parts()
     changes = over_pairs(change, *parts, block.sum, state(block.sum))
     return changes / changes.sum(-1, keepdim=True).clamp(min=LEAST_CHANGE)
+
+
+def head_zeroing(block: Block) -> Tensor:
+    """1 - cos of the block's output with and without the values of each head, (B, H, T).
+
+    As :func:`value_zeroing` of all tokens of a head at once: u_i - Σ_j α_h[i,j] f_h(x_j).
+    """
+    weights, values, out_weight = block.recorded.parts()
+    context = weights @ values  # (B, H, T, D)
+    unchanged = _direction(block, None, block.sum)
+    changes = weights.new_zeros(weights.shape[:3])
+    for head, to_output in enumerate(out_weight):
+        without = _direction(block, None, block.sum - context[:, head] @ to_output)
+        changes[:, head] = (without - unchanged).square().sum(-1) / 2
+    return changes
+
+
+def _direction(block: Block, feed_forward: FeedForward | None, sums: Tensor) -> Tensor:
+    """The state that follows from the sum that enters a block's layer norm, at length 1."""
+    states = sums if block.layer_norm is None else block.layer_norm(sums)
+    return F.normalize(states if feed_forward is None else feed_forward(states), dim=-1)

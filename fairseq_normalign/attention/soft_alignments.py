@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from fairseq_normalign.attention.extract import to_words
+from fairseq_normalign.attention.extract import row_shares, to_words
 from fairseq_normalign.attention.methods import (
     ALL_BLOCKS,
     BLOCKS,
@@ -39,22 +40,8 @@ def soft_alignments(
     Args:
         keep_pieces: evidences that have matrices of pieces beside those of words.
     """
-    matrices = _matrices(forcing, pairs, evidences)
-    for place, pair in enumerate(pairs):
-        tokens = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
-        queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
-        check_finite(tokens[None, :, :queries, :keys], [pair.where])
-        columns, source_ids = places_by_word(pair.source)
-        rows, target_ids = places_by_word(pair.target)
+    for pair, words, read, source_ids, target_ids in _by_word(forcing, pairs, evidences, merges):
         in_source = source_ids < len(pair.source.text)  # the others are marks
-        in_target = target_ids < len(pair.target.text)
-        rows, target_ids = rows[in_target], target_ids[in_target]
-        read = tokens[:, rows[:, None], columns]
-        # All evidences at once: NumPy's calls cost more than what they compute.
-        words = to_words(read, source_ids, target_ids, merges)
-        missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
-        if missing:
-            words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
         softs = []
         for evidence, of_words, of_tokens in zip(evidences, words, read, strict=True):
             pieces = None
@@ -65,6 +52,54 @@ def soft_alignments(
             texts = pair.source.text, pair.target.text
             softs.append(Soft(of_words[:, :-1], of_words[:, -1], pieces, texts))
         yield softs
+
+
+def share_matrices(
+    forcing: TeacherForcing,
+    pairs: list[Pair],
+    evidences: Sequence[Evidence],
+    merges: str = SUM_AND_MEAN,
+    *,
+    null: bool = True,
+) -> Iterator[np.ndarray]:
+    """The same as shares of what each target word takes, (E, T, S) for each pair.
+
+    Args:
+        null: whether what </s> gets is part of what a word takes.
+    """
+    for of_pair in _by_word(forcing, pairs, evidences, merges):
+        yield row_shares(of_pair.words[..., :-1], of_pair.words[..., -1] if null else None)
+
+
+class _ByWord(NamedTuple):
+    """All evidences of a pair."""
+
+    pair: Pair
+    words: np.ndarray  # (E, T, S + 1), </s> last
+    read: np.ndarray  # the same of pieces
+    source_ids: np.ndarray  # the word of each source piece
+    target_ids: np.ndarray
+
+
+def _by_word(
+    forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence], merges: str
+) -> Iterator[_ByWord]:
+    matrices = _matrices(forcing, pairs, evidences)
+    for place, pair in enumerate(pairs):
+        tokens = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
+        queries, keys = len(pair.target.tokens) - 1, len(pair.source.tokens)
+        check_finite(tokens[None, :, :queries, :keys], [pair.where])
+        columns, source_ids = places_by_word(pair.source)
+        rows, target_ids = places_by_word(pair.target)
+        in_target = target_ids < len(pair.target.text)
+        rows, target_ids = rows[in_target], target_ids[in_target]
+        read = tokens[:, rows[:, None], columns]
+        # All evidences at once: NumPy's calls cost more than what they compute.
+        words = to_words(read, source_ids, target_ids, merges)
+        missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
+        if missing:
+            words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
+        yield _ByWord(pair, words, read, source_ids, target_ids)
 
 
 def _matrices(

@@ -10,9 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fairseq_normalign.heads.attention_pass import Cells, Seen, Tally, choosing, maxima, summed
+from fairseq_normalign.attention.layer import head_zeroing
+from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
+from fairseq_normalign.heads.attention_pass import (
+    Cells,
+    Seen,
+    Tally,
+    batch_cells,
+    choosing,
+    maxima,
+    summed,
+)
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known
+from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known, Pairs
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
@@ -104,6 +114,22 @@ class Norm(AttentionScore):
         return norm_sums(seen.recorded.norms.weighted, seen.cells)
 
 
+class ValueZeroing(HeadMeasure):
+    """How much a block's output changes without the values of a head, mean over queries."""
+
+    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+        forcing = models.forcing
+        device = next(forcing.model.parameters()).device
+        for batch in self.batches(pairs.values()):
+            places = [pair.where for pair in batch]
+            kinds = {head.kind for head in tally.heads}
+            for attention, block in recorded_blocks(forcing, batch, kinds).items():
+                changes = head_zeroing(block)
+                check_finite(changes, places)
+                queries = batch_cells(batch, attention[0], device).visible.any(-1)
+                tally.add(self.score, attention, summed(changes, queries))
+
+
 class Gates(HeadMeasure):
     """The gate of each head at test time; empty if the model has none."""
 
@@ -192,7 +218,7 @@ class Positions(AttentionScore):
     def finding(self, tally: Tally) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         threshold = self.options.positional_threshold
-        shares, roles = {}, {}
+        shares, labels, roles = {}, {}, {}
         table: Rows = []
         for head, (last, *counted) in tally.rows(self.score).items():
             counts = np.array(counted)
@@ -200,19 +226,18 @@ class Positions(AttentionScore):
             if not total:
                 continue
             offset, shares[head] = favourite(counts)
-            label = f"{offset:+d}" if offset else "0"
-            roles[head] = role("positional", label, shares[head], threshold)
+            labels[head] = f"{offset:+d}" if offset else "0"
+            roles[head] = role("positional", labels[head], shares[head], threshold)
             patterns = {name: counts[place_of(offset)] for name, offset in PATTERNS.items()}
             if head.kind == "encoder":
                 patterns["last"] = last
                 roles[head] += role("last", "last", last / total, threshold)
             else:
                 del patterns["next"]  # the decoder sees nothing that is later
-            patterns[label] = counts.max()
             for name, cases in patterns.items():
                 table.append([str(head), name, float(100 * cases / total)])
         if not shares:
             return Finding()
         patterns_table = Table(["head", "pattern", "share %"], table, name="patterns", hidden=True)
         blocks = [*missed("positional", shares, threshold), patterns_table]
-        return Finding(shares, {"positional": threshold}, roles, blocks)
+        return Finding(shares, {"positional": threshold}, roles, blocks, {"position": labels})
