@@ -214,13 +214,9 @@ def _descriptor(path: str | Path) -> int | None:
     return int(match[1]) if match else NAMED_DESCRIPTORS.get(str(path))
 
 
-class Busy(InputError):
-    """Another run is writing the same output."""
-
-
 @contextlib.contextmanager
 def locked(target: Path, *, wait: float = WAIT, leave: bool = False) -> Iterator[None]:
-    """Holds the lock of an output; raises Busy if another run does.
+    """Holds the lock of an output; refuses it if another run does.
 
     Args:
         leave: the file of the lock stays; for folders that may be removed and made anew meanwhile.
@@ -233,7 +229,7 @@ def locked(target: Path, *, wait: float = WAIT, leave: bool = False) -> Iterator
     try:
         lock.acquire(timeout=wait, poll_interval=0.01)
     except Timeout:
-        raise Busy(f"{target}: another run is writing it; wait until it has ended") from None
+        raise InputError(f"{target}: another run is writing it; wait until it has ended") from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise InputError(f"{target}: cannot be written: {error.strerror or error}") from None
@@ -250,7 +246,7 @@ def is_locked(target: Path) -> bool:
     try:
         with locked(target, leave=True):
             return False
-    except Busy:
+    except InputError:
         return True
 
 

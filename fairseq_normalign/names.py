@@ -81,7 +81,7 @@ SCOPES = {
     "ff-res-ln": "FFRESLN-N",
 }
 ALL, NONE = "all", "none"  # of the heads
-NUMBER = "([1-9][0-9]{0,8})"
+NUMBER = "([1-9][0-9]{0,2})"  # no model has 1,000 layers or heads
 
 
 class Head(NamedTuple):

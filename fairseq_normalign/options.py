@@ -80,8 +80,10 @@ def add_flags(
         title = own.metadata["group"]
         made = own.default_factory
         default = own.default if made is MISSING else made()
+        argument = {**own.metadata["argument"], "default": default}
+        argument["help"] = _with_default(argument["help"], default)
         group = group_of(parser, title) if title else parser
-        group.add_argument(flag(own.name), default=default, **own.metadata["argument"])
+        group.add_argument(flag(own.name), **argument)
 
 
 def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
@@ -113,7 +115,7 @@ def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
             title, _, description = entry.partition(":")
             group = group_of(parser, title, description.strip())
             continue
-        usage, _, default = usage.partition(" = ")
+        usage, _, default = usage.strip().partition(" = ")
         names = [word for word in usage.split() if word.startswith("-")]
         argument = _argument(*usage.split()[len(names) :])
         if not names:
@@ -126,8 +128,8 @@ def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
         elif default:
             defaults = list(map(argument["type"], default.split()))
             argument["default"] = defaults if "nargs" in argument else defaults[0]
-        help = " ".join(help.split())
-        group.add_argument(*names, **argument, help=re.sub(r"%(?!\()", "%%", help))
+        help = re.sub(r"%(?!\()", "%%", " ".join(help.split()))
+        group.add_argument(*names, **argument, help=_with_default(help, argument.get("default")))
 
 
 def _argument(value: str = "") -> dict[str, Any]:
@@ -148,6 +150,14 @@ def _argument(value: str = "") -> dict[str, Any]:
     if name.islower():
         return argument | {"choices": choices}
     return argument | {"metavar": name, "type": VALUES.get(name, str)}
+
+
+def _with_default(help: str, default: Any) -> str:
+    """Adds the default to a help text that does not state it."""
+    if default is None or default is False or default in ("", []) or "default" in help:
+        return help
+    words = default if isinstance(default, (list, tuple)) else [default]
+    return f"{help} (default: {' '.join(map(str, words))})"
 
 
 def group_of(parser: Any, title: str, description: str = "") -> Any:

@@ -230,13 +230,13 @@ def read_dictionary(path: Path) -> Any:
     return load(path.with_name("model.pt"), path.parent)
 
 
-def binarised(kind: str) -> list[bytes]:
+def binarised() -> list[bytes]:
     """Index and tokens of a side in one, with the length of the index before it."""
     from fairseq.data import indexed_dataset
 
     task = ToyTask()
     with tempfile.TemporaryDirectory() as folder:
-        builder = indexed_dataset.make_builder(f"{folder}/x.bin", kind, 34)
+        builder = indexed_dataset.make_builder(f"{folder}/x.bin", "mmap", 34)
         for line in ("w1 w2", "w3", "", "w4 w5 w6"):
             builder.add_item(task.source_dictionary.encode_line(line, add_if_not_exist=False))
         builder.finalize(f"{folder}/x.idx")
@@ -426,7 +426,7 @@ LIGHT = [
     Target("learned file", "deen.learned", [learned()], read_learned_file),
     Target("safetensors", "model.safetensors", [safetensors()], read_tensors),
     Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
-    Target("index", "index", [*binarised("mmap"), *binarised("cached")], read_binarised),
+    Target("index", "index", binarised(), read_binarised),
     Target("BPE codes", "codes", [b"#version: 0.2\nt h\nth e</w>\ns a\n"], read_codes),
     Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], read_fast_codes),
     Target("word pieces", "vocab.txt", [WORDPIECES.encode()], read_wordpieces),

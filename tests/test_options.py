@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from fairseq_normalign.options import add_flags, from_0, option, positive, read_options, share
+from fairseq_normalign.options import (
+    add_flags,
+    declare,
+    from_0,
+    option,
+    positive,
+    read_options,
+    share,
+)
 
 
 @dataclass(frozen=True)
@@ -52,3 +60,54 @@ def test_numbers(kind, good, bad):
     for text in bad:
         with pytest.raises(argparse.ArgumentTypeError, match="expected a number from"):
             kind(text)
+
+
+TEXT = """
+GOLD  gold links
+[TARGET...]  other files
+training: of the head
+  -e --epochs N = 6  at most: it stops when held-out pairs
+      get worse, 100 % of them
+  --step input|output = input  which row
+  --index 0|1  first word
+  --method NAME... = norms weights  some
+  --layer N = auto  one
+  --category NAME=REGEX+  one each time
+  --cpu  use no GPU
+  -o --out-file FILE = required
+      the file to write
+"""
+DEFAULTS = {
+    **{"gold": "g", "target": [], "epochs": 6, "step": "input", "index": None, "cpu": False},
+    **{"method": ["norms", "weights"], "layer": "auto", "category": [], "out_file": "x"},
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ("", {}),
+        ("a b -e 3 --cpu", {"target": ["a", "b"], "epochs": 3, "cpu": True}),
+        ("--index 1 --method lrp --layer 2", {"index": 1, "method": ["lrp"], "layer": "2"}),
+        ("--category a=b --category c=d", {"category": ["a=b", "c=d"]}),
+    ],
+)
+def test_options_that_are_declared_as_text(words, changes):
+    parser = argparse.ArgumentParser()
+    declare(parser, TEXT, layer=str)
+    declare(parser, "training:\n  --more  of the same heading")
+    args = parser.parse_args(["g", *words.split(), "-o", "x"])
+    assert vars(args) == {**DEFAULTS, "more": False, **changes}
+    text = " ".join(parser.format_help().split())
+    assert (
+        "training: of the head -e N, --epochs N at most: it stops when held-out pairs get" in text
+    )
+    assert text.count("training:") == 1
+
+
+@pytest.mark.parametrize("words", ["", "-o x -e 0", "-o x --step both", "-o x --index 2"])
+def test_values_that_are_not_declared(words):
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    declare(parser, TEXT, layer=str)
+    with pytest.raises((argparse.ArgumentError, SystemExit)):
+        parser.parse_args(["g", *words.split()])

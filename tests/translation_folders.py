@@ -15,7 +15,7 @@ from typing import Any
 import sentencepiece
 import torch
 
-from fairseq_normalign.host.special_tokens import KNOWN
+from fairseq_normalign.huggingface.multilingual import KNOWN
 from tests.hugging_face import of_transformers
 
 SIZES = {

@@ -14,7 +14,12 @@ import numpy as np
 
 from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import NONE, AlignOptions, every_evidence
+from fairseq_normalign.alignment.evidence import (
+    NONE,
+    AlignOptions,
+    check_place,
+    every_evidence,
+)
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
@@ -211,7 +216,7 @@ class OpenAligner(Aligner):
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
         except DAMAGE:
-            raise InputError(f"{path}: damaged; remove it to learn again") from None
+            raise InputError(f"{path}: damaged; name another file to learn again") from None
         for name in [*stored, *now]:
             value, given = stored.get(name, "none"), now.get(name, "none")
             if name != "extract" and value != given:
@@ -396,11 +401,8 @@ class NormAligner(OpenAligner):
 
     def check(self, evidence: Evidence) -> None:
         """Refuses an evidence that the model does not have."""
-        method, (layer, head) = method_of(evidence.method), evidence.numbers
-        if evidence.step not in method.steps or (layer is not None) != method.layers:
-            raise InputError(
-                f"method {evidence.method} has no layer {layer} at step {evidence.step}"
-            )
+        layer, head = evidence.numbers
+        check_place(evidence.method, layer is not None, evidence.step)
         if layer is not None:
             checked_layer(self.forcing, layer, head)
 

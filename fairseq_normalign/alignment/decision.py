@@ -83,5 +83,5 @@ def read_learned(path: str | Path) -> tuple[Decision, list[str], dict[str, objec
         ) from None
     except DAMAGE:
         raise InputError(
-            f"{path}: not a file of normalign align --learned, or damaged; remove it to learn again"
+            f"{path}: not a file of normalign align --learned, or a damaged one; name another file"
         ) from None

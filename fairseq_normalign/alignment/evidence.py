@@ -110,16 +110,8 @@ class AlignOptions:
                 f"extract {PIECE_ARGMAX} links pieces before they are merged; expected no "
                 f"source_merge or target_merge with it, not {self.merges}"
             )
-        if not method.layers and (self.layer != AUTO or self.head is not None):
-            raise InputError(
-                f"method {self.method} explains the whole model; expected no layer with it, and "
-                "no head"
-            )
-        if self.step not in (*method.steps, AUTO):
-            raise InputError(
-                f"method {self.method} cannot answer for step {self.step}; expected step "
-                f"{' or '.join(method.steps)}"
-            )
+        has_layer = method.layers or self.layer != AUTO or self.head is not None
+        check_place(self.method, has_layer, method.steps[0] if self.step == AUTO else self.step)
         if self.layer == AUTO and self.head is not None:
             raise InputError(f"head {self.head}: name its layer as well (--layer N)")
 
@@ -147,6 +139,24 @@ class AlignOptions:
         }
 
 
+def check_place(name: str, has_layer: bool, step: str) -> None:
+    """Refuses a layer, or a step, that a method cannot have."""
+    method = method_of(name)
+    if has_layer and not method.layers:
+        raise InputError(
+            f"method {name} explains the whole model; expected no layer with it, and no head"
+        )
+    if method.layers and not has_layer:
+        raise InputError(
+            f"method {name} is of one layer; expected its number, as in {name}.1.input"
+        )
+    if step not in method.steps:
+        raise InputError(
+            f"method {name} cannot answer for step {step}; expected step "
+            f"{' or '.join(method.steps)}"
+        )
+
+
 def combination_of(
     combine: str,
     options: AlignOptions | Namespace,
@@ -166,11 +176,12 @@ def combination_of(
         steps = method_of(options.method).steps if is_known else STEPS
         has_views = both or evidence or len(steps) > 1
         combine = NONE if named or options.method == SHIFT_ATT or not has_views else AUTO
-    if combine == NONE and evidence:
-        raise InputError(f"--evidence cannot be used with {(*named, '--combine none')[0]}")
-    if combine == NONE and both:
-        other = (*named, "--combine none")[0]
-        raise InputError(f"{other} aligns by one model; it cannot be used with --reverse-path")
+    if combine == NONE and (evidence or both):
+        several = "--evidence" if evidence else "--reverse-path"
+        single = (*named, "--combine none")[0]
+        raise InputError(
+            f"{single} aligns by one layer and step of one model; it cannot be used with {several}"
+        )
     if combine != NONE and named:
         raise InputError(
             f"--combine {combine} takes all layers and both steps; it cannot be used with "
@@ -213,12 +224,7 @@ def parse_evidence(text: str) -> Evidence:
         raise InputError(
             f"bad evidence {text!r}; expected {FORM} with METHOD one of: {', '.join(METHODS)}"
         )
-    method = method_of(parts["method"])
-    if method.layers != (parts["layer"] is not None):
-        wanted = "a layer" if method.layers else "no layer: the method is of the whole model"
-        raise InputError(f"bad evidence {text!r}; expected {wanted}")
-    if parts["step"] not in method.steps:
-        raise InputError(f"bad evidence {text!r}; expected step {' or '.join(method.steps)}")
+    check_place(parts["method"], parts["layer"] is not None, parts["step"])
     number, head = (
         None if part is None else int(part) - 1 for part in parts.group("layer", "head")
     )

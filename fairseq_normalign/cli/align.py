@@ -49,8 +49,7 @@ combination: of all layers, heads and steps, of one model or of two
                         also .gz; a corpus of 20,000 pairs or more counts without it
   --learned FILE        use the layers, weights and lexicon of this file; if it does not exist,
                         write it
-"""
-COMBINATION += options.reverse_options("for better links, and for --method shift-att")
+{options.reverse_options("for better links, and for --method shift-att")}"""
 INTERACTIVE = """
 output:
   --interactive         answer each line 'source ||| target' of stdin at once; needs --learned FILE
@@ -159,8 +158,6 @@ def check_learned(args: Namespace) -> None:
         refuse_unwritable(args.output, args.learned)
     if not Path(args.learned).is_file():
         refuse_unwritable(args.learned, *checks.inputs_of(args))
-        if args.output and args.learned in (args.output, f"{args.output}.json"):
-            raise InputError(f"{args.learned}: named for two outputs; use another name")
 
 
 def check_interactive(args: Namespace) -> None:

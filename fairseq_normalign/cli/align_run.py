@@ -49,12 +49,16 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
     aligner = load_aligner(args)
     is_learned = args.interactive or (args.learned is not None and Path(args.learned).exists())
     learned = aligner.load_learned(args.learned) if is_learned else None
+    if learned and args.bitext and "bitext" not in learned.signature():
+        raise InputError(
+            f"{args.learned}: was learned without a bitext; for --bitext name a new file"
+        )
     corpus = raw_corpus(args, aligner.models, link_files(args))
     models = aligning(args, aligner, corpus.kind, learned)
     first = []
     if not args.interactive:  # or nobody could answer before many pairs have come
         first = list(islice(corpus.items, EXAMINED_PAIRS))
-        check_not_empty(len(first), corpus.names[0])
+        check_not_empty(len(first), corpus.name)
         models.reader.examine(first)
     signed = {"index": args.index} if args.index else {}  # which normalign aer reads
     if args.never_empty:

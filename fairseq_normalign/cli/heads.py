@@ -56,12 +56,7 @@ what is measured:
                       dictionary)
   --conllu FILE       a treebank of the source language, for syntactic roles; a text of its own
   --lowercase         the model reads lowercased text: lowercase the treebank
-"""
-
-
-OPTIONS += options.gold_options(
-    "gold links, for the AER of each head of the source–target attention"
-)
+{options.gold_options("gold links, for the AER of each head of the source–target attention")}"""
 
 
 def check(args: Namespace) -> None:
@@ -163,7 +158,7 @@ def read_files(args: Namespace) -> ProfileOptions:
     from fairseq_normalign.host.options import gold
     from fairseq_normalign.text.frequencies import read_frequencies
 
-    contents: dict[str, Any] = {"search": vars(args), "seed": args.seed}
+    contents: dict[str, Any] = {"search": vars(args)}
     if args.conllu:
         contents |= {"trees": read_trees(args), "trees_name": args.conllu}
     if args.gold:

@@ -54,10 +54,7 @@ what is measured:
       methods of the table, or all; those of the whole model are slow
   --heads    measure single heads, too
   --no-cost  do not measure the time and memory of each method
-"""
-
-
-OPTIONS += options.gold_options("gold links")
+{options.gold_options("gold links")}"""
 
 
 def check(args: Namespace) -> None:

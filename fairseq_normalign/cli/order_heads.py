@@ -28,14 +28,14 @@ ranking:
   --step {"|".join(STEPS)} = output
       rank by the decoder row that predicts a word, as engines return it, or by the next one, which
       reads the word: better, but you must move the engine's rows by one
-  -o --folder DIR = required
+  -o --output DIR = required
       a new folder: model.pt, dictionaries and what splits text into pieces
-"""
-OPTIONS += options.gold_options("rank by the AER against these links")
+{options.gold_options("rank by the AER against these links")}"""
 
 
 def check(args: Namespace) -> None:
     checks.requires(args, "gold", "gold_index", "reverse_gold", value="FILE")
+    args.folder, args.output = args.output, None  # no file
 
 
 parse_args = options.model_command(

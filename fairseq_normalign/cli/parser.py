@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from shutil import get_terminal_size
@@ -49,25 +49,14 @@ RARE = """
 """
 
 
-class CommandHelp(RawDescriptionHelpFormatter):
-    """Adds the default to a help text that does not state it."""
-
-    def _get_help_string(self, action: Action) -> str:
-        text, default = action.help or "", action.default
-        if isinstance(default, (list, tuple)):
-            default = " ".join(map(str, default))
-        says_nothing = default is None or default is False or default in ("", SUPPRESS)
-        if says_nothing or "default" in text:
-            return text
-        return f"{text} (default: {default})"
-
-
 class CommandParser(ArgumentParser):
     """Knows old names of options, hides rare ones in ``--help``, and says errors in one line."""
 
     def __init__(self, command: str, **options: Any):
         prog = f"normalign {command}"
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=CommandHelp, **options)
+        super().__init__(
+            prog=prog, allow_abbrev=False, formatter_class=RawDescriptionHelpFormatter, **options
+        )
         if self.description:
             self.description = fill(self.description, get_terminal_size().columns - 2)
         self.old_names = OLD_NAMES.get(command, {})

@@ -52,8 +52,7 @@ picture:
   --method NAME... = weights norms  one panel each, or a row of panels: {", ".join(METHODS)}
   --extract NAME       how links are chosen that --layers frames: {", ".join(RULES)} (default:
                        argmax)
-"""
-OPTIONS += options.gold_options("gold links, framed: solid sure, dotted possible")
+{options.gold_options("gold links, framed: solid sure, dotted possible")}"""
 
 
 def layer_or_all(text: str) -> int | str:
@@ -76,17 +75,12 @@ def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.pictures import soft_alignments
     from fairseq_normalign.cli.model import complete
     from fairseq_normalign.host.options import gold, load
-    from fairseq_normalign.host.raw_corpus import corpus, corpus_texts
+    from fairseq_normalign.host.raw_corpus import corpus
     from fairseq_normalign.host.special_tokens import languages_of
     from fairseq_normalign.results.figure import save
-    from fairseq_normalign.text.links import count_lines
 
     complete(args)
     of_gold = nth(gold(args), args.line, args.gold) if args.gold else None
-    if args.source_file or args.hypotheses:
-        total = count_lines(corpus_texts(args)[0])  # before a model is loaded
-        if total is not None and args.line > total:
-            raise InputError(f"--line {args.line}: the corpus has {total} lines")
     model = load(args)
     layers = layers_of(args, model.forcing)
     # With layers and a step there is nothing to decide.

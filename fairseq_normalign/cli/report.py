@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from itertools import islice
@@ -73,10 +72,7 @@ what is measured:
       what to show beside alignments, or nothing
   --limit N = 500     pairs that heads and mixing are measured on
   --max-sentences N = 500  pairs that can be browsed, the first ones
-"""
-
-
-OPTIONS += options.gold_options("gold links: framed, and error rates of all layers and heads")
+{options.gold_options("gold links: framed, and error rates of all layers and heads")}"""
 
 
 def check(args: Namespace) -> None:
@@ -136,9 +132,3 @@ def write(args: Namespace, text: str) -> None:
         file.write(text)
     size = len(text.encode("utf-8"))
     note(f"{args.output}: {size / 1e6:.1f} MB")
-    if size > 1_000_000 * args.max_megabytes:
-        warnings.warn(
-            f"{args.output} is larger than --max-megabytes {args.max_megabytes}; fewer "
-            "--max-sentences, --method or --no-heads make it smaller",
-            stacklevel=2,
-        )

@@ -85,13 +85,9 @@ def gathered(
     if args.gold and args.links:
         included.append(("files of links", scores_of_links(args)))
     browser = fitting(args, texts, systems, len(materials[0].first))
-    advice = []
-    for _, result in included:
-        urgent = [block for block in result.blocks() if getattr(block, "urgent", False)]
-        advice += urgent  # what looks wrong with the gold
     models = Table(MODEL_COLUMNS, list(map(_model_row, materials)), "Models", decimals=1)
     included += others
-    return overview(facts_of(args, browser, total), models, included, advice), included, browser
+    return overview(facts_of(args, browser, total), models, included), included, browser
 
 
 def material_of(args: Namespace, name: str, path: str) -> Material:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairseq_normalign.alignment.aligner_training import TrainingOptions
     from fairseq_normalign.attention.trained_head import TrainedHead
     from fairseq_normalign.host.options import ReadyModel
+    from fairseq_normalign.host.raw_corpus import Corpus as ReadCorpus
 
 DESCRIPTION = """Trains an alignment head for a translation model, and one for the model of the
 other direction, on links of words (after Shift-AET, Chen et al., 2020). The models stay as they
@@ -27,7 +28,7 @@ EXAMPLE = """normalign train-aligner deen/ train.de train.en -r ende/ --limit 80
              -o aligner.safetensors"""
 
 
-OPTIONS = """
+OPTIONS = f"""
 training:
   --links FILE        links of the text, source word first, counted from 0 (default: of --combine
                       learned)
@@ -37,10 +38,7 @@ training:
   --width N = 256     of a head
   --null-weight X = 0.3  what a word without links counts beside one with links
   -o --output FILE = required  the file to write, *.safetensors
-"""
-
-
-OPTIONS += options.reverse_options("which gets a head, too")
+{options.reverse_options("which gets a head, too")}"""
 
 
 def check(args: Namespace) -> None:
@@ -87,32 +85,28 @@ def main(args: Namespace) -> None:
 
 def known_links(args: Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
     """The links of each pair to learn from."""
+    from fairseq_normalign.host.raw_corpus import corpus
+
+    read = corpus(args, models, limit=args.limit)
     if args.links is None:
-        return learned_links(args, models)
+        return learned_links(args, models, read)
     links = [sorted(of_pair) for of_pair in islice(LinkFile(args.links), args.limit)]
-    pairs = count_pairs(args, models[0])
-    if pairs != len(links):
-        raise InputError(f"{args.links}: {len(links)} lines for {pairs} pairs")
+    if read.total != len(links):
+        raise InputError(f"{args.links}: {len(links)} lines for {read.total} pairs")
     return links
 
 
-def count_pairs(args: Namespace, model: ReadyModel) -> int:
-    from fairseq_normalign.host.raw_corpus import corpus
-
-    (pairs,), total = corpus(args, [model], limit=args.limit)
-    return sum(1 for _ in pairs) if total is None else total
-
-
-def learned_links(args: Namespace, models: Sequence[ReadyModel]) -> list[list[Link]]:
+def learned_links(
+    args: Namespace, models: Sequence[ReadyModel], read: ReadCorpus
+) -> list[list[Link]]:
     """Those that both models' attentions agree on, by ``--combine learned``."""
     from fairseq_normalign.alignment.aligner import NormAligner
     from fairseq_normalign.alignment.combined import CombinedAligner
-    from fairseq_normalign.host.raw_corpus import corpus
 
     aligners = [NormAligner(*model, batch_tokens=args.max_tokens) for model in models]
     aligner = CombinedAligner(*aligners, combine="learned")
-    decided, again = aligner.decide_on(*corpus(args, models, limit=args.limit).streams)
-    with bar("links", total=count_pairs(args, models[0])) as shown:
+    decided, again = aligner.decide_on(*read.streams)
+    with bar("links", total=read.total) as shown:
         return [decided.links(soft) for soft in decided.run(*again, progress=shown.update)]
 
 

@@ -218,7 +218,7 @@ class Positions(AttentionScore):
     def finding(self, tally: Tally) -> Finding:
         """The favourite position, and shares of the patterns of Raganato and Tiedemann (2018)."""
         threshold = self.options.positional_threshold
-        shares, roles = {}, {}
+        shares, labels, roles = {}, {}, {}
         table: Rows = []
         for head, (last, *counted) in tally.rows(self.score).items():
             counts = np.array(counted)
@@ -226,19 +226,18 @@ class Positions(AttentionScore):
             if not total:
                 continue
             offset, shares[head] = favourite(counts)
-            label = f"{offset:+d}" if offset else "0"
-            roles[head] = role("positional", label, shares[head], threshold)
+            labels[head] = f"{offset:+d}" if offset else "0"
+            roles[head] = role("positional", labels[head], shares[head], threshold)
             patterns = {name: counts[place_of(offset)] for name, offset in PATTERNS.items()}
             if head.kind == "encoder":
                 patterns["last"] = last
                 roles[head] += role("last", "last", last / total, threshold)
             else:
                 del patterns["next"]  # the decoder sees nothing that is later
-            patterns[label] = counts.max()
             for name, cases in patterns.items():
                 table.append([str(head), name, float(100 * cases / total)])
         if not shares:
             return Finding()
         patterns_table = Table(["head", "pattern", "share %"], table, name="patterns", hidden=True)
         blocks = [*missed("positional", shares, threshold), patterns_table]
-        return Finding(shares, {"positional": threshold}, roles, blocks)
+        return Finding(shares, {"positional": threshold}, roles, blocks, {"position": labels})

@@ -48,7 +48,6 @@ class ProfileOptions:
         gold: links of the first pairs, for AER; ``gold_file`` is where they are from.
         counts: how often words or pieces are in the training data; by default the dictionary's own.
         trees: a treebank of the source language; ``trees_name`` is its file.
-        seed: of the control in which tokens change places.
         max_tokens: how many tokens, padding included, are run at once.
     """
 
@@ -133,7 +132,6 @@ class ProfileOptions:
     counts_name: str = "the dictionary"
     trees: Sequence[Tree] = ()
     trees_name: str = "the treebank"
-    seed: int = 1
     max_tokens: int = 4000
 
     @property

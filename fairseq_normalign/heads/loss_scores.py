@@ -32,26 +32,20 @@ from fairseq_normalign.host.attention_modules import (
     out_projection,
     projections,
     refuse_unsupported,
-    single_beam,
     stored_out_weight,
 )
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing, target_log_probs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, losses
 from fairseq_normalign.host.translate import Translator, check_translates, reference
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.runs.chunks import Chunk
 
 
-def losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
-    """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
+def finite_losses(forcing: TeacherForcing, pairs: list[Pair]) -> Tensor:
+    """The loss of each pair, (B,); refuses pairs that are too long, and numbers that are none."""
     forcing.check_lengths(pairs)
-    src_tokens, prev_output_tokens, target = forcing.tensors(pairs)
-    model = forcing.model
-    with single_beam(model):
-        output = model(src_tokens, src_tokens.ne(forcing.pad).sum(1), prev_output_tokens)
-    of_target = target_log_probs(model, output, target).float()
-    by_pair = -of_target.masked_fill(target.eq(forcing.pad), 0).sum(1)
+    by_pair = losses(forcing, pairs)
     check_finite(by_pair.detach(), [pair.where for pair in pairs])
     return by_pair
 
@@ -73,7 +67,7 @@ class Importance(HeadMeasure):
         counts = head_counts(model)
         for batch in self.batches(pairs.values()):
             with torch.enable_grad(), head_outputs(model) as outputs:
-                total = losses(models.forcing, batch).sum()
+                total = finite_losses(models.forcing, batch).sum()
                 gradients = torch.autograd.grad(total, list(outputs.values()))
             for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
                 products = output.detach().float() * gradient.float()  # (T, B, H·D)
@@ -156,7 +150,7 @@ def losses_without_each(
         outputs[module] = output
 
     def summed() -> float:
-        return losses(forcing, batch).double().sum().item()
+        return finite_losses(forcing, batch).double().sum().item()
 
     before_heads = {name: _before(model, *name) for name in by_name}
     with head_outputs(model) as of_heads:

@@ -20,7 +20,6 @@ from fairseq_normalign.results.blocks import (
     Rows,
     Table,
     chosen_from,
-    up_to,
 )
 from fairseq_normalign.results.result import Result
 
@@ -39,13 +38,15 @@ class Finding(NamedTuple):
         scores: a number for each head.
         settings: the choices that moved the numbers, for the signature.
         roles: of each head, functions and labels such as ``-1 (97 %)``.
-        blocks: what is shown beside this table, and tables for programs.
+        blocks: what is shown beside the table of heads, and tables for programs.
+        labels: other words about a head; each is a column in this table.
     """
 
     scores: Mapping[Head, float] = {}
     settings: Mapping[str, Any] = {}
     roles: Mapping[Head, Roles] = {}
     blocks: Sequence[Block] = ()
+    labels: Mapping[str, Mapping[Head, str]] = {}
 
 
 @dataclass
@@ -88,6 +89,12 @@ class Profile(Result):
                 shown[name] = {head: factor * own for head, own in finding.scores.items()}
         return shown
 
+    def _labels(self) -> dict[str, Mapping[Head, str]]:
+        labels: dict[str, Mapping[Head, str]] = {}
+        for finding in self.by_score.values():
+            labels |= finding.labels
+        return labels
+
     def _groups(self) -> dict[str, Sequence[Head]]:
         """The heads of each kind."""
         return {KINDS[kind].title: heads for kind, heads in by_kind(self.heads).items()}
@@ -113,8 +120,8 @@ class Profile(Result):
 
     def _maps(self, heads: Sequence[Head]) -> list[Block]:
         """A map for each score that heads of one kind have."""
-        layers = up_to(max(head.layer for head in heads))
-        columns = up_to(max(head.head for head in heads))
+        layers = range(max(head.layer for head in heads) + 1)
+        columns = range(max(head.head for head in heads) + 1)
         cells = []
         for layer in layers:
             cells.append([Head(heads[0].kind, layer, head) for head in columns])
@@ -151,16 +158,18 @@ class Profile(Result):
     def _note(self, head: Head) -> str:
         if head not in self.heads:
             return "removed"
-        return "; ".join(label for _, label in self.roles(head))
+        notes = [f"{name} {of[head]}" for name, of in self._labels().items() if head in of]
+        return "; ".join([*notes, *(label for _, label in self.roles(head))])
 
     def _heads_table(self) -> Table:
-        shown = self._shown()
+        shown, labels = self._shown(), self._labels()
         rows: Rows = []
         for head in self.heads:
             row: list[Cell] = [str(head), *(scores.get(head) for scores in shown.values())]
+            row += [of_heads.get(head) for of_heads in labels.values()]
             rows.append([*row, ", ".join(label for _, label in self.roles(head))])
-        decimals = [0, *map(_decimals, shown), 0]
-        columns = ["head", *map(_title, shown), "roles"]
+        columns = ["head", *map(_title, shown), *labels, "roles"]
+        decimals = [0, *map(_decimals, shown), *[0] * len(labels), 0]
         return Table(columns, rows, "Scores and roles", decimals, name="heads")
 
     def _layers_table(self) -> Table:

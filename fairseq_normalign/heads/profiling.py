@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -114,6 +113,15 @@ class AttentionScore(HeadMeasure):
         """
         raise NotImplementedError
 
+    def add_batch(
+        self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
+    ) -> None:
+        """Adds what all attentions did on a batch."""
+        for seen in attentions:
+            rows = self.rows(seen)
+            if rows is not None:
+                tally.add(self.score, seen.attention, rows)
+
 
 class AttentionPass(HeadMeasure):
     """Which heads there are, and all scores that only look at attention, in one pass."""
@@ -125,16 +133,24 @@ class AttentionPass(HeadMeasure):
         super().__init__(options)
         self.scores = scores
 
+    @property
+    def first_pairs(self) -> int:  # type: ignore[override]
+        return max((score.first_pairs for score in self.scores.values()), default=0)
+
+    def prepared(self, models: ChunkReader, first: Chunk) -> Known:
+        known: dict[str, Any] = {}
+        for score in self.scores.values():
+            known |= score.prepared(models, first)
+        return known
+
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
         if not self.scores:
             return
         for batch in self.batches(pairs.values()):
-            seen_on_batch = seen_attentions(models.forcing, batch)
-            for seen, (name, score) in product(seen_on_batch, self.scores.items()):
-                rows = score.rows(seen)
-                if rows is not None:
-                    tally.add(name, seen.attention, rows)
+            attentions = seen_attentions(models.forcing, batch)
+            for score in self.scores.values():
+                score.add_batch(tally, models, batch, attentions)
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         if not total.arrays.get("words.sum", 0):

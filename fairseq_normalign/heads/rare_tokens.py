@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,18 +17,17 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import (
     Cells,
     Known,
+    Seen,
     Tally,
     choosing,
     maxima,
-    seen_attentions,
     summed,
 )
 from fairseq_normalign.heads.head_scores import ProfileOptions
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import HeadMeasure, Pairs
+from fairseq_normalign.heads.profiling import AttentionScore
 from fairseq_normalign.host.pairs import Pair, PairReader, Sentence, Side
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import Block, Note, Rows, Table
 from fairseq_normalign.runs.chunks import Chunk
@@ -37,7 +35,6 @@ from fairseq_normalign.text.frequencies import Frequencies
 
 FIRST_PAIRS = 1000  # that tell whether counts are of words or of pieces
 RANKS = {"rarest": 1, "two rarest": 2}
-MOVED = 0.1  # share of the test tokens that change places in our control
 
 
 class RareTokens(NamedTuple):
@@ -165,36 +162,31 @@ def rare_influence(relevance: np.ndarray, words: np.ndarray, rare: np.ndarray) -
     return float((of_rare[explained] / sizes.mean(1)[explained]).mean())
 
 
-class RareRole(HeadMeasure):
-    """Maxima on rare tokens, and a control: the same after some tokens have changed places.
+class RareRole(AttentionScore):
+    """Maxima of encoder heads on rare tokens.
 
     Only sentences count whose rarest token is not among the most frequent (Voita et al., 2019). If
     there are none, or if counts do not tell tokens apart, there is nothing to measure, and a
     warning says so.
     """
 
-    pairs_per_chunk = 200
     first_pairs = FIRST_PAIRS
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         options = self.options
-        file = None if options.counts is None else Path(options.counts_name).name
-        known = {"frequencies": file or "dictionary", "seed": options.seed}
-        return {**prepared_rare(models, first, options), **known}
+        name = "dictionary" if options.counts is None else Path(options.counts_name).name
+        return {**prepared_rare(models, first, options), "frequencies": name}
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+    def add_batch(
+        self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
+    ) -> None:
         tokens = rare_tokens(models.reader, self.options, tally.known)
-        if tokens is None:
-            return
-        encoder = TeacherForcing(models.forcing.model, models.reader.task, attention="encoder")
-        texts = {"as it is": pairs.values(), "moved": moved_pairs(pairs, seed=self.options.seed)}
-        for name, of_text in texts.items():
-            for batch in self.batches(of_text):
-                add_rare(tally, name, encoder, batch, tokens)
+        of_encoder = [seen for seen in attentions if seen.attention[0] == "encoder"]
+        if tokens is not None and of_encoder:
+            add_rare(tally, of_encoder, batch, tokens)
 
     def finding(self, tally: Tally) -> Finding:
-        found = rare_shares(tally, "as it is/rarest")
-        shares = {head: share for head, (share, _) in found.items()}
+        shares = {head: share for head, (share, _) in rare_shares(tally, "rarest").items()}
         threshold, top = self.options.rare_threshold, self.options.rare_top
         if not shares:
             reason = f"the rarest token of every sentence is among the {top} most frequent"
@@ -204,8 +196,7 @@ class RareRole(HeadMeasure):
         settings = {
             "frequencies": tally.known["frequencies"],
             "rare-top": top,
-            "rare-sentences": int(tally.arrays["as it is/sentences.sum"][0]),
-            "seed": tally.known["seed"],
+            "rare-sentences": int(tally.arrays["rare-sentences.sum"][0]),
             "rare": threshold,
         }
         roles = {head: role("rare", "rare", share, threshold) for head, share in shares.items()}
@@ -214,71 +205,43 @@ class RareRole(HeadMeasure):
 
 
 def add_rare(
-    tally: Tally, text: str, encoder: TeacherForcing, batch: list[Pair], tokens: RareTokens
+    tally: Tally, attentions: Sequence[Seen], batch: list[Pair], tokens: RareTokens
 ) -> None:
-    """Adds hits on rare tokens in each encoder attention, and how many sentences say something."""
-    attentions = seen_attentions(encoder, batch, values=False)
+    """Adds hits on rare tokens in encoder attentions, and how many sentences say something."""
     cells = attentions[0].cells
     keys = cells.words.any(1)  # (B, S)
     counts = tokens.counts(batch).to(keys.device)
     examined = tokens.examined(counts, keys)
     choose = choosing(cells) & examined[:, None]
-    tally.join(f"{text}/sentences.sum", [int(choose.any(1).sum())])
+    tally.join("rare-sentences.sum", [int(choose.any(1).sum())])
     for rank, number in RANKS.items():
         rare = rarest(counts, keys, rank=number)
         for seen in attentions:
-            hits = rare_hits(seen.recorded.weights, seen.cells, rare, examined)
-            tally.add(f"{text}/{rank}", seen.attention, hits)
+            tally.add(rank, seen.attention, rare_hits(seen.recorded.weights, cells, rare, examined))
 
 
-def rare_shares(tally: Tally, of: str) -> dict[Head, tuple[float, float]]:
+def rare_shares(tally: Tally, rank: str) -> dict[Head, tuple[float, float]]:
     """Of each head that had a case: the share of its maxima on rare tokens, and that by chance."""
     shares = {}
-    for head, (hits, chance, cases) in tally.rows(of).items():
+    for head, (hits, chance, cases) in tally.rows(rank).items():
         if cases:
             shares[head] = float(hits / cases), float(chance / cases)
     return shares
 
 
 def rare_blocks(tally: Tally) -> list[Block]:
-    """Shares of maxima on rare tokens, with some tokens moved, and by chance; and the best head."""
+    """Shares of maxima on rare tokens, and by chance; and those of the best head."""
     rows: Rows = []
     parts = []
-    first = rare_shares(tally, "as it is/rarest")
+    first = rare_shares(tally, "rarest")
     best = max(first, key=lambda head: first[head])
     for rank in RANKS:
-        moved = rare_shares(tally, f"moved/{rank}")
-        for head, (share, chance) in rare_shares(tally, f"as it is/{rank}").items():
-            shares = [100 * share, 100 * moved[head][0], 100 * chance]
-            rows.append([str(head), rank, *shares])
+        for head, (share, chance) in rare_shares(tally, rank).items():
+            rows.append([str(head), rank, 100 * share, 100 * chance])
             if head == best:
-                percent, of_moved, by_chance = shares
-                parts.append(
-                    f"{percent:.1f} % ({of_moved:.1f} % with a tenth of the tokens moved, "
-                    f"{by_chance:.1f} % by chance) on the {rank}"
-                )
-    columns = ["head", "tokens", "share %", "moved %", "chance %"]
+                percent = f"{100 * share:.1f} % ({100 * chance:.1f} % by chance)"
+                parts.append(f"{percent} on the {rank}")
     return [
         Note(f"Rare tokens: {best} has most maxima there: {'; '.join(parts)}."),
-        Table(columns, rows, name="rare", hidden=True),
+        Table(["head", "tokens", "share %", "chance %"], rows, name="rare", hidden=True),
     ]
-
-
-def moved(pair: Pair, generator: random.Random, share: float = MOVED) -> Pair:
-    """The pair with a share of its source tokens, two at least, having changed places.
-
-    What is left of a head's maxima tells whether it looks for the rare token wherever it is. This
-    is not Sennrich's control, which is about training: see ``plugin.task.SourceNoise``.
-    """
-    places = [place for place, word in enumerate(pair.source.words) if word >= 0]
-    wanted = max(2, round(share * len(places)))
-    chosen = generator.sample(places, min(len(places), wanted))
-    order = np.arange(len(pair.source.words))
-    order[chosen] = np.roll(chosen, -1)
-    words = [pair.source.words[place] for place in order]
-    return pair._replace(source=Sentence(pair.source.tokens[order], words, pair.source.text))
-
-
-def moved_pairs(pairs: Mapping[int, Pair], *, seed: int = 1) -> list[Pair]:
-    """Pairs by line, all moved: the same for a seed and a line, whoever works on it."""
-    return [moved(pair, random.Random(f"{seed} {line}")) for line, pair in pairs.items()]

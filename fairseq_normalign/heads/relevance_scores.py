@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from fairseq_normalign.heads.rare_tokens import (
 )
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.results.blocks import Block, Note, Table
+from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.runs.chunks import Chunk
 
 POSITIONS = 10  # of the target, whose source share is shown
@@ -59,42 +58,40 @@ class Relevance(HeadMeasure):
                     tally.join("influence.sum", [influence, 1])
 
     def finding(self, tally: Tally) -> Finding:
-        deviation = {}
+        """How far totals are from 1, and where relevance ends: in the source or in the prefix."""
+        distances = []
         for name, distance in tally.arrays.items():
             if name.endswith(".high"):
-                deviation[name.removesuffix(".high")] = float(distance)
-        contributed = by_position(tally)
-        blocks: list[Block] = list(map(Note, relevance_notes(deviation, contributed)))
+                distances.append(f"{name.removesuffix('.high')} {distance:.0e}")
+        shares, source, prefix = contributed = by_position(tally)
+        shown = [f"{share:.2f}" for share in shares[:POSITIONS]]
+        if len(shares) > POSITIONS:
+            shown.append("…")
+        what = (
+            "all target positions together" if self.options.pooled else "target positions 1, 2, …"
+        )
+        texts = [
+            f"Relevance: largest distance of a total from 1: {', '.join(distances)}.",
+            f"Share of the source in the relevance of {what}: {' '.join(shown)}.",
+            f"Entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
+            f"{prefix.mean():.2f} nats.",
+        ]
+        rows = [[place, *own] for place, own in enumerate(np.transpose(contributed).tolist(), 1)]
+        columns = ["position", *Contributions._fields]
+        tables = [Table(columns, rows, name="relevance", hidden=True)]
         if "influence.sum" in tally.arrays:
             influences, sentences = tally.arrays["influence.sum"].tolist()
             mean = influences / sentences
-            text = (
+            texts.append(
                 f"Relevance of the rarest source token: {mean:.2f} times that of all, mean over "
                 f"{sentences:.0f} sentences."
             )
             row = [mean, int(sentences)]
-            blocks.append(Note(text))
-            blocks.append(Table(["influence", "sentences"], [row], name="rarest", hidden=True))
-        rows = [[place, *own] for place, own in enumerate(np.transpose(contributed).tolist(), 1)]
-        columns = ["position", *Contributions._fields]
-        blocks.append(Table(columns, rows, name="relevance", hidden=True))
+            tables.append(Table(["influence", "sentences"], [row], name="rarest", hidden=True))
         rules = f"{rule_set(self.options.rules).spec}-{self.options.relevance_mode}"
-        return Finding(tally.means(self.score), {"relevance": rules}, blocks=blocks)
-
-
-def relevance_notes(deviation: Mapping[str, float], contributed: Contributions) -> list[str]:
-    """How far relevance is conserved, and where it ends: in the source or in the prefix."""
-    distances = ", ".join(f"{cut} {distance:.0e}" for cut, distance in deviation.items())
-    shares, source, prefix = contributed
-    shown = [f"{share:.2f}" for share in shares[:POSITIONS]]
-    more = ["…"] if len(shares) > POSITIONS else []
-    what = "target positions 1, 2, …" if len(shares) > 1 else "all target positions together"
-    return [
-        f"Relevance: largest distance of a total from 1: {distances}.",
-        f"Share of the source in the relevance of {what}: {' '.join([*shown, *more])}.",
-        f"Entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
-        f"{prefix.mean():.2f} nats.",
-    ]
+        return Finding(
+            tally.means(self.score), {"relevance": rules}, blocks=[*map(Note, texts), *tables]
+        )
 
 
 def add_contributions(tally: Tally, of_pair: Contributions) -> None:

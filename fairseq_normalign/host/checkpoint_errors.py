@@ -42,7 +42,10 @@ def _explanation(error: Exception, path: str, data: str) -> str:
     if refused is not None:
         return refused
     if isinstance(error, KeyError):
-        return f"{path}: has no entry {error}; {FROM_FAIRSEQ}"
+        return (
+            f"{path}: has no entry {error}; {FROM_FAIRSEQ}, or --user-dir with the plugin that has "
+            "registered it"
+        )
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}, and {path} needs it; is it of another model?"
     text = str(error)

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.words import CONTINUED, SPACES
+from fairseq_normalign.text.text_doctor import Vocabulary
 
 USUAL = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")  # the first that is there
 HUGGING_FACE = "config.json"
@@ -105,12 +105,10 @@ def marks_of(dictionary: Path) -> str:
     """How the pieces of a dictionary are marked; 'none' if they are words."""
     with dictionary.open(encoding="utf-8", errors="replace") as lines:
         pieces = [line.rpartition(" ")[0] for line in islice(lines, SAMPLE)]
-    if any(piece.startswith(SPACES["sentencepiece"]) for piece in pieces):
-        return "sentencepiece"
-    if any(piece.endswith(CONTINUED) for piece in pieces):
-        return "subword_nmt"
     numbers = sum(piece.isascii() and piece.isdigit() for piece in pieces)
-    return "gpt2" if numbers > MOSTLY * len(pieces) else "none"
+    if numbers > MOSTLY * len(pieces):
+        return "gpt2"
+    return Vocabulary(dict.fromkeys(pieces, 1)).scheme
 
 
 def _gpt2_files(folder: Path) -> dict[str, str]:

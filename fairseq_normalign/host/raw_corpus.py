@@ -57,7 +57,7 @@ class RawCorpus(NamedTuple):
     kind: str
     items: Iterator[Item]
     total: int | None  # how many, if that is known
-    names: Sequence[str]  # of source and target, for messages
+    name: str  # for messages
 
 
 class Corpus(NamedTuple):
@@ -80,7 +80,7 @@ def corpus(
     What was skipped or cut off is told when the pairs end.
     """
     raw = raw_corpus(args, models, swapped=swapped, need_target=need_target, limit=limit)
-    check_not_empty(raw.total, raw.names[0])
+    check_not_empty(raw.total, raw.name)
     reader = ChunkReader(models, raw.kind, args.too_long)
     copies = tee(_rows(raw, reader), len(models))
     streams = [map(itemgetter(place), copy) for place, copy in enumerate(copies)]
@@ -111,47 +111,30 @@ def raw_corpus(
     Args:
         swapped: which of the models read the target as their source.
     """
-    if (args.source_file, args.target_file, args.hypotheses) == (None, None, None):
-        corpus = _binarised(args.gen_subset, models, links)
+    files: Sequence[Any]
+    is_binarised = (args.source_file, args.target_file, args.hypotheses) == (None, None, None)
+    if is_binarised:
+        files = [Subset(args.gen_subset, model.reader) for model in models]
     elif not need_target and args.source_file and not (args.target_file or args.hypotheses):
-        text = TextFile(args.source_file, read_sources)
-        sources = (Item([(line, None)] * len(models), []) for line in text)
-        corpus = RawCorpus(TEXT, sources, count_lines(text), [text.name])
+        files = [TextFile(args.source_file, read_sources)]
     else:
-        corpus = _of_texts(corpus_texts(args), models, links, swapped)
-    total = corpus.total
-    if total is not None and limit is not None:
-        total = min(total, limit)
-    return corpus._replace(items=islice(corpus.items, limit), total=total)
-
-
-def _of_texts(
-    texts: Sequence[Text],
-    models: Sequence[Model],
-    links: Sequence[LinkFile],
-    swapped: Sequence[bool],
-) -> RawCorpus:
-    """Refuses texts of unequal length before the work begins."""
-    total = count_lines(texts[0])
-    refuse_other_count(texts[1], total)
-    ways = swapped[: len(models)]
+        files = corpus_texts(args)
+    total = count_lines(files[0])
+    for other in files[1:]:  # before the work begins
+        refuse_other_count(other, total)
 
     def items() -> Iterator[Item]:
-        for source, target, *of_pair in read_together(*texts, *links):
-            sides = [(target, source) if is_swapped else (source, target) for is_swapped in ways]
+        for row in islice(read_together(*files, *links), limit):
+            sides, of_pair = row[: len(files)], row[len(files) :]
+            if not is_binarised:
+                both = sides if len(sides) == 2 else (*sides, None)
+                ways = swapped[: len(models)]
+                sides = tuple(both[::-1] if is_swapped else both for is_swapped in ways)
             yield Item(sides, list(map(sorted, of_pair)))
 
-    return RawCorpus(TEXT, items(), total, [text.name for text in texts])
-
-
-def _binarised(subset: str, models: Sequence[Model], links: Sequence[LinkFile]) -> RawCorpus:
-    of_models = [Subset(subset, model.reader) for model in models]
-    first = of_models[0]
-    for other in of_models[1:]:
-        refuse_other_count(other, len(first))
-    rows = read_together(*of_models, *links)
-    items = (Item(row[: len(models)], list(map(sorted, row[len(models) :]))) for row in rows)
-    return RawCorpus(TOKENS, items, len(first), [first.name])
+    if total is not None and limit is not None:
+        total = min(total, limit)
+    return RawCorpus(TOKENS if is_binarised else TEXT, items(), total, files[0].name)
 
 
 def corpus_texts(args: argparse.Namespace) -> list[Text]:

@@ -159,17 +159,20 @@ def target_log_probs(model: Any, output: Any, target: Tensor) -> Tensor:
     return _picked(log_probs, target)
 
 
+def losses(forcing: TeacherForcing, pairs: Sequence[Pair]) -> Tensor:
+    """Cross-entropy of the reference, summed over the tokens of each pair, </s> included, (B,)."""
+    source, read, target = forcing.tensors(pairs)
+    with single_beam(forcing.model):
+        output = forcing.model(source, source.ne(forcing.pad).sum(1), read)
+    of_target = target_log_probs(forcing.model, output, target).float()
+    return -of_target.masked_fill(target.eq(forcing.pad), 0).sum(1)
+
+
 @torch.no_grad()
 def loss_per_token(forcing: TeacherForcing, pairs: Sequence[Pair]) -> float:
     """−log p of a token of the target, on average; one pair at a time, to save memory."""
-    loss, tokens = 0.0, 0
-    for pair in pairs:
-        source, read, target = forcing.tensors([pair])
-        with single_beam(forcing.model):
-            output = forcing.model(source, source.ne(forcing.pad).sum(1), read)
-        loss -= float(target_log_probs(forcing.model, output, target).sum())
-        tokens += target.numel()
-    return loss / max(tokens, 1)
+    loss = sum(float(losses(forcing, [pair])) for pair in pairs)
+    return loss / max(sum(len(pair.target.tokens) for pair in pairs), 1)
 
 
 def _adaptive_log_probs(softmax: Any, features: Tensor, target: Tensor) -> Tensor:

@@ -32,14 +32,9 @@ import fairseq
 import omegaconf
 import torch
 from fairseq import checkpoint_utils
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.file_io import PathManager
 from fairseq.logging import meters
-from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
-from fairseq.optim import OPTIMIZER_REGISTRY
-from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -226,51 +221,19 @@ def _building_safely(load: Callable) -> Callable:
     """``load_model_ensemble_and_task``, with what is wrong about the options of checkpoints."""
 
     @functools.wraps(load)
-    def guarded(
-        filenames: list[str], arg_overrides: dict | None = None, *args: Any, **options: Any
-    ) -> Any:
+    def guarded(filenames: list[str], *args: Any, **options: Any) -> Any:
         forbid_eval()  # a module may have come since
         try:
-            return load(filenames, arg_overrides, *args, **options)
+            return load(filenames, *args, **options)
         except RefusedOption as error:
             raise InputError(f"{':'.join(filenames)}: refused to load: {error}") from None
         except Exception as error:
-            for path in filter(os.path.isfile, filenames):  # not parts of a model in several files
-                _check_names(path, arg_overrides or {})
             message = refused_file(error, ":".join(filenames))
             if message is not None:
                 raise InputError(message) from error
             raise
 
     return guarded
-
-
-# fairseq's registries, by the option that names an entry.
-REGISTRIES: dict[str, Mapping] = {
-    "task": TASK_REGISTRY,
-    "arch": collections.ChainMap(ARCH_MODEL_REGISTRY, MODEL_REGISTRY),
-    "criterion": CRITERION_REGISTRY,
-    "optimizer": OPTIMIZER_REGISTRY,
-    "lr_scheduler": LR_SCHEDULER_REGISTRY,
-}
-# Names that fairseq gave up, and still reads.
-RENAMED = ("audio_cpc", "speech_pretraining", "binary_cross_entropy", "kd_binary_cross_entropy")
-
-
-def _check_names(path: str, overrides: dict) -> None:
-    """Refuses a checkpoint with a task, an architecture and so on that nobody has registered."""
-    state = unpickle(path, mapped=True)
-    model = plain(options_of(path, state))
-    arch = model.get("_name") or model.get("arch")
-    said = {**task_options_of(path, state), "arch": arch, **overrides}
-    for kind, registry in REGISTRIES.items():
-        name = said.get(kind)
-        if isinstance(name, str) and name not in registry and name not in RENAMED:
-            label = "architecture" if kind == "arch" else kind
-            raise InputError(
-                f"{path}: its {label} is {name!r}, which neither fairseq nor this plugin has; "
-                "use --user-dir with the plugin that has it"
-            )
 
 
 def options_of(path: str, state: dict) -> Any:

@@ -51,6 +51,8 @@ class HuggingFaceFolder:
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
+        if not self.path.exists():
+            raise InputError(f"{path}: no such folder")
         if not self.has("config.json"):
             hint = FOLDER
             for snapshot in sorted(self.path.glob("snapshots/*/config.json")):

@@ -27,7 +27,6 @@ from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits
 from fairseq_normalign.huggingface.translation import (
     BIAS,
     POSITIONS,
-    Search,
     convert_translation,
     open_translation,
     read_search,
@@ -102,7 +101,7 @@ def _positions(parameters: Parameters, config: Mapping[str, Any], name: str) -> 
     return torch.cat([torch.zeros(RESERVED, width), table])
 
 
-def _bias(parameters: Parameters, target: Vocabulary, search: Search) -> Tensor:
+def _bias(parameters: Parameters, target: Vocabulary, search: Mapping[str, Any]) -> Tensor:
     """What is added to the logits; <s> is never generated where it is but another padding."""
     bias = torch.zeros(len(target.names))
     if "final_logits_bias" in parameters:
@@ -110,7 +109,7 @@ def _bias(parameters: Parameters, target: Vocabulary, search: Search) -> Tensor:
     ordered = target.rows(bias).clone()
     if target.order.count(target.order[BOS]) > 1:
         ordered[BOS] = NEVER
-    if search.renormalises:
+    if search.get("renormalize_logits") is True:  # what may not be generated has no probability
         ordered[PAD] = NEVER
     return ordered
 

@@ -10,7 +10,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fairseq
 import torch
@@ -181,10 +181,13 @@ def convert_translation(
         files[name], _ = read_pieces(folder, name)
     files.update(reading_file(bpe="sentencepiece", **models))
     commands = _commands(built, search, next(iter(models.values())))
-    return Converted(built, state, files, commands, parameters.left(), [*notes, *search.notes])
+    ignored = [name for name, usual in UNSUPPORTED.items() if search.get(name, usual) != usual]
+    if ignored:
+        notes = [*notes, f"settings that fairseq's search ignores: {', '.join(ignored)}"]
+    return Converted(built, state, files, commands, parameters.left(), [*notes])
 
 
-def _commands(options: Namespace, search: Search, source_model: str) -> list[str]:
+def _commands(options: Namespace, search: Mapping[str, Any], source_model: str) -> list[str]:
     """To align, and to translate as Hugging Face does.
 
     Args:
@@ -194,6 +197,7 @@ def _commands(options: Namespace, search: Search, source_model: str) -> list[str
     codes = ""
     if options.task == MULTILINGUAL:
         codes = f" --language-codes {options.language_codes}"
+    of_search = search_options(search, options.max_target_positions)
     package = Path(__file__).parents[1]
     beside_fairseq = Path(fairseq.__file__).parents[1] / package.name
     user_dir = package.name if beside_fairseq.is_dir() else shlex.quote(str(package))
@@ -201,7 +205,7 @@ def _commands(options: Namespace, search: Search, source_model: str) -> list[str
         f"normalign align {{dir}} SOURCE TARGET{'' if options.target_lang else languages}",
         f"fairseq-interactive {{dir}} --path {{dir}}/{MODEL} --user-dir {user_dir} "
         f"--task {options.task}{codes}{languages} --bpe sentencepiece "
-        f"--sentencepiece-model {{dir}}/{source_model} {' '.join(search.options)} --input SOURCE",
+        f"--sentencepiece-model {{dir}}/{source_model} {' '.join(of_search)} --input SOURCE",
     ]
 
 
@@ -219,36 +223,31 @@ UNSUPPORTED = {
 }
 
 
-class Search(NamedTuple):
-    """Options for fairseq, and what they leave out."""
-
-    options: list[str]
-    notes: list[str]
-    renormalises: bool  # whether tokens that may not be generated have no share of probability
-
-
-def read_search(folder: HuggingFaceFolder) -> Search:
-    """From ``generation_config.json``, or from ``config.json`` in older folders."""
+def read_search(folder: HuggingFaceFolder) -> dict[str, Any]:
+    """How to search, by ``generation_config.json``, or by ``config.json`` in older folders."""
     stored = folder.json(FILE) if folder.has(FILE) else folder.config  # never both, as there
-    said = {name: value for name, value in stored.items() if value is not None}
-    beam = int(said.get("num_beams", 1))
-    penalty = float(said.get("length_penalty", 1))
-    # How long translations may be, with the token that is given first, and </s>.
-    longest = int(said.get("max_length", folder.config["max_position_embeddings"]))
-    if "max_new_tokens" in said:  # goes before
-        longest = int(said["max_new_tokens"]) + 1
+    return {name: value for name, value in stored.items() if value is not None}
+
+
+def search_options(search: Mapping[str, Any], longest: int) -> list[str]:
+    """The same for fairseq.
+
+    Args:
+        longest: how long translations may be if nothing is said.
+    """
+    beam = int(search.get("num_beams", 1))
+    penalty = float(search.get("length_penalty", 1))
+    # With the token that is given first, and </s>, neither of which counts in fairseq.
+    longest = int(search.get("max_length", longest))
+    if "max_new_tokens" in search:  # goes before
+        longest = int(search["max_new_tokens"]) + 1
     options = [
         *("--beam", str(beam), "--lenpen", f"{penalty:g}"),
-        # The first token, which is given, and </s> count there, but not here.
         *("--max-len-a", "0", "--max-len-b", str(max(longest - 2, 1)), "--min-len", "0"),
     ]
-    ngrams = int(said.get("no_repeat_ngram_size", 0))
+    ngrams = int(search.get("no_repeat_ngram_size", 0))
     if ngrams:
         options += ["--no-repeat-ngram-size", str(ngrams)]
-    if beam > 1 and said.get("early_stopping") is not True:
+    if beam > 1 and search.get("early_stopping") is not True:
         options.append("--no-early-stop")
-    ignored = [name for name, usual in UNSUPPORTED.items() if said.get(name, usual) != usual]
-    notes = []
-    if ignored:
-        notes.append(f"settings that fairseq's search ignores: {', '.join(ignored)}")
-    return Search(options, notes, renormalises=said.get("renormalize_logits") is True)
+    return options

@@ -55,10 +55,15 @@ def bad_input(error: BaseException) -> str | None:
     return lines[-1] if isinstance(error, InputError) else None
 
 
-REGISTRIES: dict[str, dict[str, Any]] = {
-    "task": TASK_REGISTRY,
-    "arch": ARCH_MODEL_REGISTRY,
-    "criterion": CRITERION_REGISTRY,
+# What an option chooses from; ours, and fairseq's that it is built on.
+PARTS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "task": (TASK_REGISTRY, "translation_normalign", "translation"),
+    "arch": (ARCH_MODEL_REGISTRY, "transformer_normalign", "transformer"),
+    "criterion": (
+        CRITERION_REGISTRY,
+        "label_smoothed_cross_entropy_l0",
+        "label_smoothed_cross_entropy",
+    ),
 }
 
 
@@ -84,24 +89,16 @@ def parse_as_plugin() -> None:
     options.parse_args_and_arch = parse_with_ours
 
 
-# Ours, and fairseq's that they are built on.
-OWNERS = {
-    "arch": ("transformer_normalign", "transformer"),
-    "criterion": ("label_smoothed_cross_entropy_l0", "label_smoothed_cross_entropy"),
-    "task": ("translation_normalign", "translation"),
-}
-
-
 def _refuse(
     parser: argparse.ArgumentParser, otherwise: Callable[[str], NoReturn], message: str
 ) -> NoReturn:
     """Says which of our parts an option belongs to, if none was chosen that has it."""
     words = message.removeprefix("unrecognized arguments: ").split()
     unknown = {word.partition("=")[0] for word in words if word.startswith("--")}
-    for option, (owner, base) in OWNERS.items():
+    for option, (registry, owner, base) in PARTS.items():
         if f"--{option}" not in parser._option_string_actions:
             continue
-        own = _options(REGISTRIES[option][owner]) - _options(REGISTRIES[option][base])
+        own = _options(registry[owner]) - _options(registry[base])
         for name in sorted(unknown & own):
             raise InputError(f"{name} needs --{option} {owner}")
     otherwise(message)
@@ -117,7 +114,7 @@ def _options(part: Any) -> set[str]:
 def add_chosen_options(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Adds the options of the task, architecture and criterion that the arguments name."""
     named = stated(argv, "--task", "--arch -a", "--criterion")
-    for option, registry in REGISTRIES.items():
+    for option, (registry, *_) in PARTS.items():
         name = getattr(named, option)
         if name in registry:
             group = parser.add_argument_group(f"options of --{option} {name}")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,21 +29,13 @@ from fairseq_normalign.plugin.gating import INITIAL, LR_SCALE, gate_heads
 from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_training
 
 Layers = int | Collection[int] | None
-# Kinds of attention; or their quantities; or the layers of these.
-Export = str | Collection[str] | Mapping[str, str | Collection[str] | Mapping[str, Layers]]
-# What a kind alone asks for.
-OF_KIND = {
-    "attentions": QUANTITIES["weights"],
-    "norms": QUANTITIES["norms"]._replace(compute=attrgetter("norms")),
-}
-
-
+Asked = str | Collection[str] | Mapping[str, Layers]  # quantities of a kind, or their layers
 # One quantity of one kind of attention: the name that it gets in the result, kind, layers from 0.
 Wanted = tuple[str, str, list[int], Quantity]
 
 
 @contextmanager
-def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, list]]]:
+def exported(model: nn.Module, export: Mapping[str, Asked]) -> Iterator[dict[str, dict[str, list]]]:
     """What ``export`` names, of a forward pass in this context, with gradients.
 
     Yields:
@@ -52,25 +43,19 @@ def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, l
         filled when the context ends.
     """
     counts = Counter(kind for kind, _ in attentions(model))  # layers
-    if export is KINDS:  # the table of all kinds, for their names
-        export = list(KINDS)
     wanted: list[Wanted] = []
-    for kind in _listed(export):
+    for kind, asked in export.items():
         if kind not in counts:
             raise InputError(
                 f"export: {type(model).__name__} has no {kind!r} attention; it has: "
                 f"{', '.join(counts)}"
             )
-        if isinstance(export, Mapping):
-            wanted += _quantities(kind, export[kind], counts[kind])
-        else:
-            every = list(range(counts[kind]))
-            wanted += [(name, kind, every, own) for name, own in OF_KIND.items()]
-    _, kinds, by_layers, quantities = zip(*wanted, strict=True)
+        wanted += _quantities(kind, asked, counts[kind])
+    kinds = {kind for _, kind, _, _ in wanted}
+    needed = set(chain(*(layers for _, _, layers, _ in wanted)))  # no more layers than are wanted
+    values = any(quantity.needs_values for *_, quantity in wanted)
     results: dict[str, dict[str, list]] = {}
-    values = any(quantity.needs_values for quantity in quantities)
-    needed = set(chain(*by_layers))  # no more layers than are wanted
-    with record(model, set(kinds), layers=needed, values=values, detach=False) as recording:
+    with record(model, kinds, layers=needed, values=values, detach=False) as recording:
         yield results
     for name, kind, layers, quantity in wanted:
         by_layer = [None] * counts[kind]
@@ -81,9 +66,7 @@ def exported(model: nn.Module, export: Export) -> Iterator[dict[str, dict[str, l
         results.setdefault(name, {})[kind] = by_layer
 
 
-def _quantities(
-    kind: str, asked: str | Collection[str] | Mapping[str, Layers], count: int
-) -> Iterator[Wanted]:
+def _quantities(kind: str, asked: Asked, count: int) -> Iterator[Wanted]:
     """Layers are indices as Python's lists have them: -1 is the last of ``count``."""
     for name in _listed(asked):
         if name not in QUANTITIES:
@@ -174,7 +157,15 @@ class NormalignTransformer(TransformerModel):
             freeze(model, side)
         return model
 
-    def forward(self, src_tokens, src_lengths, prev_output_tokens, *, export: Export = (), **more):
+    def forward(
+        self,
+        src_tokens,
+        src_lengths,
+        prev_output_tokens,
+        *,
+        export: Mapping[str, Asked] | None = None,
+        **more,
+    ):
         """As fairseq's, with what attentions did in the second output, if ``export`` says so.
 
         ``export={"cross": ["weights", "vectors"]}`` names quantities of kinds of attention, those
@@ -183,9 +174,7 @@ class NormalignTransformer(TransformerModel):
         ``export={"cross": {"weights": None, "vectors": [-1]}}``, they are built for the last layer
         alone, and the others are None; so is a layer that layerdrop left out.
 
-        ``export=["cross"]`` gives weights α (B, H, T, S) as ``extra["attentions"]["cross"][layer]``
-        and all :class:`~fairseq_normalign.attention.contributions.Norms` as
-        ``extra["norms"]["cross"][layer]``.
+
 
         Gradients pass, so that a criterion may use them. Weights are those before dropout.
         """

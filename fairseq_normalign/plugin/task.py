@@ -55,10 +55,6 @@ class SourceNoise:
             is_word.append(not (is_special or symbol.startswith("madeupword")))
         self.marks = torch.tensor(is_mark)  # of each type: whether it is part of no word
         self.types = np.flatnonzero(is_word)  # that are drawn
-        if not len(self.types):
-            raise InputError(
-                f"--source-token-noise {probability}: the dictionary has no words to draw"
-            )
 
     def __call__(self, sample: Mapping[str, Any], update: int) -> dict[str, Any]:
         """A batch of fairseq with noise in its source; the batch itself is left as it is."""

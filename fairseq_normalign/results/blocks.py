@@ -12,7 +12,6 @@ from typing import Any
 
 Cell = str | float | None
 Rows = list[list[Cell]]  # of a table that is being made
-MOST_PLACES = 1000  # layers of a model, or heads of a layer
 
 
 @dataclass(frozen=True)
@@ -307,10 +306,3 @@ def on_one_scale(grids: Sequence[Grid]) -> list[Block]:
         return list(grids)
     ends = min(values), max(values)
     return [replace(grid, ends=ends) for grid in grids]
-
-
-def up_to(last: int) -> range:
-    """Places from 0 to the last, of layers or heads; a name that was made up may have billions."""
-    if last >= MOST_PLACES:
-        raise ValueError(f"number {last + 1} is above {MOST_PLACES}")
-    return range(last + 1)

@@ -40,13 +40,8 @@ class Export:
         self.path = path
         with self._undamaged("not an export"):
             self._archive = zipfile.ZipFile(path)
-        try:
-            with self._undamaged("not an export"):
-                self.metadata = json.loads(self._archive.read(METADATA))
-                self._sentences = operator.index(self.metadata["sentences"])
-        except InputError:
-            self._archive.close()
-            raise
+            self.metadata = json.loads(self._archive.read(METADATA))
+            self._sentences = operator.index(self.metadata["sentences"])
 
     def __len__(self) -> int:
         return self._sentences

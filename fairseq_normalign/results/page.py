@@ -52,19 +52,17 @@ def overview(
     facts: Sequence[tuple[str, str]],
     models: Table | None,
     included: Sequence[Included],
-    advice: Sequence[Block] = (),
 ) -> Section:
     """The first section: findings, models, data, versions, and what was measured how.
 
     Args:
         facts: what is to be told of corpus and models.
-        advice: what looks wrong and comes first.
     """
     found, measured = [], []
     for name, result in included:
         found += [(name, finding) for finding in result.findings]
         measured.append([result.title, name, signature_text(result.signature) or "–"])
-    blocks: list[Block] = [*advice]
+    blocks: list[Block] = []
     if found:
         blocks.append(Facts(found, "Findings"))
     if models is not None:

@@ -16,6 +16,7 @@ from fairseq_normalign.runs.engines import (
     ENGINES,
     Place,
     Progress,
+    Work,
     run_here,
     run_in_processes,
     run_on_ray,
@@ -115,7 +116,7 @@ class Plan:
     ) -> Iterator[tuple[Chunk, Partial]]:
         """The chunks with what was made of them, as they come."""
         measures = {name: (job.measure, job.prepared) for name, job in jobs.items()}
-        make = partial(Worker, load, measures)
+        make = partial(worker, load, measures)
         if self.engine == "ray":
             return run_on_ray(make, chunks, workers=self.workers, gpu=self.gpu, progress=progress)
         if self.workers is None or self.is_local:
@@ -123,15 +124,15 @@ class Plan:
         return run_in_processes(make, chunks, workers=self.workers, progress=progress)
 
 
-class Worker:
-    """Models, and the measures that chunks may be of."""
+def worker(load: Load, measures: Mapping[str, tuple[Measure, Any]], place: Place) -> Work:
+    """Loads the models, and returns what makes a partial of a chunk of any of the measures."""
+    models = load(place)
 
-    def __init__(self, load: Load, measures: Mapping[str, tuple[Measure, Any]], place: Place):
-        self.models, self.measures = load(place), measures
+    def work(chunk: Chunk, progress: Progress) -> Partial:
+        measure, prepared = measures[chunk.measure]
+        return measure.chunk(models, chunk, prepared, progress)
 
-    def __call__(self, chunk: Chunk, progress: Progress) -> Partial:
-        measure, prepared = self.measures[chunk.measure]
-        return measure.chunk(self.models, chunk, prepared, progress)
+    return work
 
 
 def prepared_job(

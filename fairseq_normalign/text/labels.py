@@ -63,11 +63,7 @@ def project_labels(labels: Sequence[str], words: Sequence[str], links: Iterable[
 def read_labels(labels: Sequence[str]) -> list[Labelled]:
     """The spans of BIO, IOB2 or BIOES labels."""
     spans: list[Labelled] = []
-    for place, text in enumerate(labels):
-        match = LABEL.fullmatch(text)
-        if match is None:
-            raise InputError(f"bad label {text[:40]!r}; expected O, B-NAME or I-NAME")
-        mark, name = match.groups()
+    for place, (mark, name) in enumerate(map(_parts, labels)):
         if mark is None:
             continue
         last = spans[-1] if spans else None
@@ -76,6 +72,14 @@ def read_labels(labels: Sequence[str]) -> list[Labelled]:
         else:
             spans.append(Labelled(place, place + 1, name))
     return spans
+
+
+def _parts(label: str) -> tuple[str | None, str]:
+    """The mark and the name of a label."""
+    match = LABEL.fullmatch(label)
+    if match is None:
+        raise InputError(f"bad label {label[:40]!r}; expected O, B-NAME or I-NAME")
+    return match[1], match[2]
 
 
 def written_labels(spans: Iterable[Labelled], count: int) -> list[str]:
@@ -90,11 +94,10 @@ def project_spans(
 ) -> tuple[list[Labelled], list[str]]:
     """Spans of the translation, and what became of each span of the source.
 
-    A span maps to the smallest one that covers its linked words. Where words of another span are
-    between, the longest part remains; gaps of one word without links are closed before.
+    A span maps to the smallest one that covers its linked words. It is cut where words of another
+    span are between; the part with most linked words remains.
     """
     owner = _owners(spans, links)
-    linked = {target for _, target in links}
     found: list[Labelled] = []
     outcomes: list[str] = []
     for number, span in enumerate(spans):
@@ -103,14 +106,10 @@ def project_spans(
             outcomes.append("lost")
             continue
         hull = range(places[0], places[-1] + 1)
-        is_split = any(owner.get(place, number) != number for place in hull)
-        outcomes.append("split" if is_split else "projected")
-        run: Sequence[int] = hull
-        if is_split:
-            gaps = set(hull) - linked
-            closed = {gap for gap in gaps if {gap - 1, gap + 1}.issubset(places)}
-            run = max(runs_of(sorted(closed.union(places))), key=len)
-        found.append(Labelled(run[0], run[-1] + 1, span.label))
+        parts = runs_of(place for place in hull if owner.get(place, number) == number)
+        outcomes.append("split" if len(parts) > 1 else "projected")
+        own = max((sorted(owner.keys() & part) for part in parts), key=len)
+        found.append(Labelled(own[0], own[-1] + 1, span.label))
     return sorted(found), outcomes
 
 
@@ -132,11 +131,11 @@ def read_conll(lines: Iterable[str], name: str) -> Iterator[tuple[int, Sentence]
         if line.strip():
             separator = "\t" if "\t" in line else " "
             rows.append(line.split("\t") if "\t" in line else line.split())
+            with located(f"{name}:{number}"):
+                _parts(rows[-1][-1])
         elif rows:
-            first = number - len(rows)
-            with located(f"{name}:{first}"):
-                spans = read_labels([row[-1] for row in rows])
-            yield first, Sentence([row[0] for row in rows], spans, separator)
+            spans = read_labels([row[-1] for row in rows])
+            yield number - len(rows), Sentence([row[0] for row in rows], spans, separator)
             rows = []
 
 
@@ -154,13 +153,13 @@ def read_spans(line: str, tokenizer: Tokenizer) -> Sentence:
     spans: list[Labelled] = []
     for begin, end, label in given:
         inside = [place for place, word in enumerate(words) if word[0] < end and begin < word[1]]
-        if spans and inside and inside[0] < spans[-1].end:
+        if inside and any(inside[0] < span.end for span in spans):
             raise InputError(
                 f"span {[begin, end, label]} overlaps another, or is in the same word; project one "
                 "layer of labels at a time"
             )
-        if inside:
-            spans.append(Labelled(inside[0], inside[-1] + 1, str(label)))
+        first, last = (inside[0], inside[-1] + 1) if inside else (0, 0)  # it is lost
+        spans.append(Labelled(first, last, str(label)))
     return Sentence(texts_of(text, words), spans, item)
 
 
@@ -189,11 +188,12 @@ class TermUse(NamedTuple):
 def read_glossary(path: str) -> dict[str, list[str]]:
     """Terms and their translations, from lines ``source<TAB>target``; further columns are left."""
     glossary: dict[str, list[str]] = {}
+    spelt: dict[str, str] = {}  # the first spelling of a term, as case does not count
     for number, line in enumerate(read_lines(path), 1):
-        term, _, rest = line.partition("\t")
-        translation = rest.split("\t")[0].strip()
-        if term.strip() and translation:
-            glossary.setdefault(term.strip(), []).append(translation)
+        term, translation, *_ = [*map(str.strip, line.split("\t")), ""]
+        if term and translation:
+            term = spelt.setdefault(term.casefold(), term)
+            glossary.setdefault(term, []).append(translation)
         elif line.strip():
             raise InputError(
                 f"{name_of(path)}:{number}: one column: {line.strip()[:40]!r}; expected a term, a "

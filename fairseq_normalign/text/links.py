@@ -306,7 +306,7 @@ def count_lines(text: Any) -> int | None:
     """How many items a text or a file has; a pipe can be read only once: None."""
     if is_stream(getattr(text, "path", "")):
         return None
-    return sum(1 for _ in text)
+    return len(text) if hasattr(text, "__len__") else sum(1 for _ in text)
 
 
 def refuse_other_count(text: Any, total: int | None) -> None:

@@ -25,9 +25,6 @@ from fairseq_normalign.text.words import (
     without_mark,
 )
 
-# Schemes whose mark is no part of any usual word.
-TELLING = ("sentencepiece", "subword_nmt", "bert", "gpt2", "_EOW")
-
 # The bars below were put between what right and wrong segmentations of Europarl text gave, with
 # vocabularies of 2,000 to 10,000 symbols by subword-nmt and SentencePiece (BPE and unigram).
 EVIDENT = 0.1  # share of symbols with its mark that shows a scheme; there were 28 % to 90 %
@@ -88,10 +85,9 @@ class Vocabulary:
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.counts = counts
         self.letters = set().union(*counts)
-        self.marked: dict[str, int] = {}  # how many symbols carry the mark of each scheme
-        for scheme in SCHEMES:
-            self.marked[scheme] = sum(is_marked(symbol, scheme) for symbol in counts)
-        best = max(TELLING, key=self.marked.__getitem__)
+        # How many symbols carry the mark of each scheme.
+        self.marked = {name: sum(is_marked(symbol, name) for symbol in counts) for name in SCHEMES}
+        best = max(SCHEMES, key=self.marked.__getitem__)
         is_evident = self.marked[best] >= EVIDENT * max(len(counts), 1)
         self.scheme = best if is_evident else self._scheme_of_letters()
         cased = sum(_has_capital(without_mark(symbol, self.scheme)) for symbol in counts)
@@ -108,19 +104,11 @@ class Vocabulary:
         return "NFC" if composed > decomposed else "NFD"
 
     def _scheme_of_letters(self) -> str:
-        """The scheme whose space is a letter beside others, where nearly all symbols are letters.
-
-        ``|`` and ``_`` may be letters themselves: they are spaces if they are as frequent.
-        """
+        """The scheme whose space is one of the symbols, where nearly all of them are letters."""
         words = sum(len(symbol) > 1 for symbol in self.counts)
         if words > EVIDENT * len(self.counts):
             return "none"
-        frequent = EVIDENT * sum(self.counts.values())
-        for scheme, space in SPACES.items():
-            is_telling = scheme in TELLING and space in self.counts
-            if is_telling or self.counts.get(space, 0) >= frequent:
-                return scheme
-        return "none"
+        return next((scheme for scheme, space in SPACES.items() if space in self.counts), "none")
 
     @functools.cached_property
     def expected_marks(self) -> float:

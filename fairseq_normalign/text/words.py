@@ -1,9 +1,9 @@
 """Words and the pieces that they are split into, as the marks on the pieces tell them apart.
 
-SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, fairseq's other schemes, or no pieces
-at all. Marks mislead where the text itself holds one, or where normalisation made or removed a
-space: SentencePiece also tells the places that its pieces come from, which are certain. At the end:
-words that are punctuation.
+SentencePiece, subword-nmt, byte-level BPE, BERT's WordPiece, or no pieces at all. Marks mislead
+where the text itself holds one, or where normalisation made or removed a space: SentencePiece also
+tells the places that its pieces come from, which are certain. At the end: words that are
+punctuation.
 """
 
 from __future__ import annotations
@@ -21,15 +21,7 @@ import numpy as np
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import name_of, read_lines, split_words
 
-# What stands for a space in the pieces. All but the first and gpt2 are fairseq's
-# (data_utils.post_process).
-SPACES = {
-    "sentencepiece": "\u2581",
-    "gpt2": "\u0120",
-    "wordpiece": "_",
-    "letter": "|",
-    "_EOW": "_EOW",
-}
+SPACES = {"sentencepiece": "\u2581", "gpt2": "\u0120"}  # what stands for a space in the pieces
 CONTINUED = "@@"  # subword-nmt's mark behind a piece that does not end its word
 BYTE_PIECE = re.compile("<0x[0-9A-F]{2}>")  # SentencePiece's: a byte of a character
 CONTINUING = "##"  # BERT's mark before a piece that does not begin its word

@@ -128,18 +128,6 @@ def test_states_are_inputs_of_source_target_attention(pre_norm):
         assert_close(queries[0, :, 16:32], x[:, 0])
 
 
-def test_padding_is_marked_and_changes_nothing():
-    forcing, pairs = ready()
-    queries, keys, padding = head_states(forcing, pairs)
-    assert padding.tolist() == [[False] * 4, [False, False, True, True]]
-    assert queries[0, 3].abs().sum() == 0
-    for place, pair in enumerate(pairs):
-        alone = head_states(forcing, [pair])
-        targets, sources = alone.queries.shape[1], alone.keys.shape[1]
-        assert_close(queries[place, :targets], alone.queries[0])
-        assert_close(keys[place, :sources], alone.keys[0])
-
-
 def test_fingerprint_knows_the_parameters_in_single_and_half_precision():
     model = build_model()
     print_of_model = fingerprint(model)

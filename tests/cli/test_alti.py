@@ -11,11 +11,13 @@ pytestmark = pytest.mark.slow
 NAMES = ("alti", "alti-l2", "alti-encoder", "alti-rollout")
 
 
-def command(name, corpus, checkpoint, *options, **more):
-    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-    pieces = ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-    start = ["normalign", name, corpus / "data-bin", "--cpu", "--path", checkpoint]
-    return run(*start, *files, *pieces, *options, **more)
+@pytest.fixture
+def command(corpus, checkpoint, text):
+    def run_one(name, *options):
+        words = ("normalign", name, corpus / "data-bin", "--cpu", "--path", checkpoint)
+        return run(*words, *text, *options)
+
+    return run_one
 
 
 @pytest.fixture(scope="module")
@@ -24,19 +26,19 @@ def aligner(corpus, checkpoint) -> NormAligner:
     return NormAligner.from_checkpoint(str(checkpoint), data, bpe="sentencepiece", model=model)
 
 
-def test_layers_are_chosen_and_evidence_is_learned(corpus, checkpoint):
-    alone = command("align", corpus, checkpoint, "--method", "alti", "--combine", "none")
+def test_layers_are_chosen_and_evidence_is_learned(command):
+    alone = command("align", "--method", "alti", "--combine", "none")
     assert "method:alti|layer:auto:" in alone.stderr
-    learned = command("align", corpus, checkpoint, "--method", "alti", "--combine", "learned")
+    learned = command("align", "--method", "alti", "--combine", "learned")
     assert "method:alti|combine:learned|directions:1|evidences:30" in learned.stderr
     named = ["--combine", "product", "--evidence", "alti.1.input", "alti-l2.3.2.output*0.5"]
-    assert "evidences:2" in command("align", corpus, checkpoint, *named).stderr
+    assert "evidences:2" in command("align", *named).stderr
 
 
-def test_shares_of_the_source_are_exported(corpus, checkpoint, aligner, tmp_path):
+def test_shares_of_the_source_are_exported(corpus, command, aligner, tmp_path):
     output = tmp_path / "shares.npz"
     options = ["--quantity", "source-share", "--layer", 3, 1, "-o", output, "--max-tokens", 100]
-    command("export", corpus, checkpoint, *options)
+    command("export", *options)
     lines = zip(
         (corpus / "test.src").read_text().splitlines(),
         (corpus / "test.tgt").read_text().splitlines(),

@@ -5,7 +5,6 @@ import re
 
 import pytest
 import sacrebleu
-import torch
 
 from fairseq_normalign.results.result import read_result
 from tests.conftest import PACKAGE, run
@@ -21,24 +20,6 @@ def models(path):
     """The rows of what ``-o`` wrote."""
     table = read_result(path).tables()["models"]
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-@pytest.fixture(scope="module")
-def other(checkpoint, tmp_path_factory):
-    """The same model, spoilt a little."""
-    state = torch.load(checkpoint, weights_only=True)
-    torch.manual_seed(1)
-    for value in state["model"].values():
-        value += 0.02 * torch.randn_like(value)
-    path = tmp_path_factory.mktemp("other") / "other.pt"
-    torch.save({**state, "last_optimizer_state": None}, path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def text(corpus):
-    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-    return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
 
 
 @pytest.fixture(scope="module")

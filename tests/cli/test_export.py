@@ -25,13 +25,7 @@ def export(data, checkpoint, output, *options, **more):
 
 
 @pytest.fixture(scope="module")
-def text(corpus):
-    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-    return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-
-
-@pytest.fixture(scope="module")
-def pieces(corpus):
+def lines(corpus):
     """The pieces of each side of the test set, by line."""
     by_side = {}
     for side in ("src", "tgt"):
@@ -41,7 +35,7 @@ def pieces(corpus):
 
 
 @pytest.mark.parametrize("quantity", SHAPES)
-def test_text_in_input_order(quantity, corpus, checkpoint, text, pieces, tmp_path):
+def test_text_in_input_order(quantity, corpus, checkpoint, text, lines, tmp_path):
     done = export(
         corpus / "data-bin", checkpoint, tmp_path / "x.npz", *text, "--quantity", quantity
     )
@@ -49,7 +43,7 @@ def test_text_in_input_order(quantity, corpus, checkpoint, text, pieces, tmp_pat
     assert re.fullmatch(r"40 sentences, [0-9.e-]+ GB\n", done.stderr)
     with open_export(tmp_path / "x.npz") as arrays:
         assert len(arrays) == 40
-        for item, source, target in zip(arrays, pieces["src"], pieces["tgt"], strict=True):
+        for item, source, target in zip(arrays, lines["src"], lines["tgt"], strict=True):
             assert item.source == [*source, "</s>"]
             assert item.target == ["</s>", *target]
             assert item.array.shape == (3, *SHAPES[quantity](len(item.target), len(item.source)))
@@ -116,7 +110,7 @@ def roberta(corpus, tmp_path_factory):
     return folder
 
 
-def test_roberta(roberta, text, pieces, tmp_path):
+def test_roberta(roberta, text, lines, tmp_path):
     options = ["--attention", "encoder", "--quantity", "norms"]
     export(
         roberta,
@@ -132,29 +126,19 @@ def test_roberta(roberta, text, pieces, tmp_path):
         open_export(tmp_path / "binarised.npz") as other,
     ):
         assert len(one) == len(other) == 40
-        for first, second, source in zip(one, other, pieces["src"], strict=True):
+        for first, second, source in zip(one, other, lines["src"], strict=True):
             assert first.source == second.source == ["<s>", *source, "</s>"]
             assert first.array.shape == (2, len(source) + 2, len(source) + 2)
             np.testing.assert_allclose(first.array, second.array, rtol=1e-4, atol=1e-5)
 
 
-BAD = {
-    "too large": (
-        ["--quantity", "vectors", "--max-gigabytes", "0.001"],
-        r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of "
-        r"--layer and --head",
-    )
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_exits_2_and_leaves_the_old_file(case, corpus, checkpoint, tmp_path):
-    options, message = BAD[case]
+def test_what_would_be_too_large_leaves_the_old_file(corpus, checkpoint, tmp_path):
     output = tmp_path / "old.npz"
     output.write_text("old\n")
+    options = ["--quantity", "vectors", "--max-gigabytes", "0.001"]
     done = export(corpus / "data-bin", checkpoint, output, *options, check=False)
     assert done.returncode == 2, done.stderr
+    message = r"old\.npz would have [0-9.]+ GB, more than --max-gigabytes 0\.001; choose some of "
     assert re.search(message, done.stderr.splitlines()[-1]), done.stderr
-    assert "Traceback" not in done.stderr
     assert output.read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["old.npz"]

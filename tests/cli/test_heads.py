@@ -29,12 +29,6 @@ def heads_here(data, checkpoint, *options):
     )
 
 
-@pytest.fixture(scope="module")
-def text(corpus):
-    files = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-    return [*files, "--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-
-
 def test_gold_that_is_misread(corpus, checkpoint, text, own_gold):
     options = [*text, "--scores", "AER", "--gold", own_gold]
     misread = heads(corpus, checkpoint, *options)
@@ -62,7 +56,7 @@ def test_everything_at_once(corpus, checkpoint, text, tmp_path):
         *("head", "relevance", "confidence", "entropy", "norm-confidence", "norm", "importance"),
         *("ablation", "AER %", "UAS %", "BLEU", "position share %", "rare-token share %"),
     ]
-    assert tables["heads"].columns == [*columns, "roles"]
+    assert tables["heads"].columns == [*columns, "position", "roles"]
     assert len(tables["heads"].rows) == 36
     assert re.search(
         r"^nsubj→head +\d+ +[\d.]+ +[+-]\d+ +[\d.]+ +encoder\.\d\.\d$", done.stdout, re.MULTILINE

@@ -162,6 +162,11 @@ def test_no_command_and_unknown_ones(capsys):
     assert main([]) == 2
     assert main(["--help"]) == 0
     assert capsys.readouterr().out.count("usage: normalign COMMAND") == 2
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: normalign COMMAND")
+    with pytest.raises(SystemExit, match="0"):
+        main(["help", "aer"])
+    assert capsys.readouterr().out.startswith("usage: normalign aer")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("normalign ")
     assert main(["alignment"]) == 2

@@ -1,7 +1,6 @@
 """``normalign methods``: the list of methods, and error rates of a model trained for a moment."""
 
 import pytest
-import torch
 
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign.attention.methods import METHODS
@@ -26,26 +25,13 @@ def methods(corpus, checkpoint, *options, command="methods"):
     return run("normalign", command, *words)
 
 
-@pytest.fixture(scope="module")
-def text(corpus):
-    return ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
-
-
-@pytest.fixture(scope="module")
-def pieces(corpus):
-    return ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
-
-
 @pytest.mark.slow
-def test_the_table_has_the_numbers_that_single_alignments_score(
-    corpus, checkpoint, text, pieces, tmp_path
-):
+def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoint, text, tmp_path):
     gold = corpus / "test.talp"
     table = methods(
         corpus,
         checkpoint,
         *text,
-        *pieces,
         *("--heads", "--gold", gold, "-o", tmp_path / "t.json"),
         *("--plot", tmp_path / "t.png"),
     )
@@ -64,7 +50,7 @@ def test_the_table_has_the_numbers_that_single_alignments_score(
         *("--method", "weights", "--layer", 3, "--head", 2, "--step", "output"),
         *("--output", tmp_path / "one"),
     ]
-    methods(corpus, checkpoint, *text, *pieces, *one, command="align")
+    methods(corpus, checkpoint, *text, *one, command="align")
     score = run("normalign", "aer", gold, "-i", tmp_path / "one", "-b", "-w", 4).stdout
     assert float(score) == pytest.approx(row["AER"], abs=1e-4)
 
@@ -75,32 +61,17 @@ def cells_of(result, name="cells"):
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-@pytest.fixture(scope="module")
-def other_seed(checkpoint, tmp_path_factory):
-    """The same model with some noise."""
-    state = torch.load(checkpoint)
-    torch.manual_seed(1)
-    for name, parameter in state["model"].items():
-        if parameter.is_floating_point() and parameter.dim() == 2:
-            state["model"][name] = parameter + 0.05 * torch.randn_like(parameter)
-    path = tmp_path_factory.mktemp("other") / "other.pt"
-    torch.save(state, path)
-    return path
-
-
 @pytest.mark.slow
-def test_several_checkpoints_are_a_mean_of_their_tables(
-    corpus, checkpoint, other_seed, text, pieces, tmp_path
-):
-    options = [*text, *pieces, "--gold", corpus / "test.talp", "--method", "norms"]
-    for name, paths in (("a", [checkpoint]), ("b", [other_seed]), ("ab", [checkpoint, other_seed])):
+def test_several_checkpoints_are_a_mean_of_their_tables(corpus, checkpoint, other, text, tmp_path):
+    options = [*text, "--gold", corpus / "test.talp", "--method", "norms"]
+    for name, paths in (("a", [checkpoint]), ("b", [other]), ("ab", [checkpoint, other])):
         done = methods(corpus, paths[0], *paths[1:], *options, "-o", tmp_path / name)
     read = {name: read_result(tmp_path / name) for name in ("a", "b", "ab")}
-    one, other = (cells_of(read[name]) for name in "ab")
-    assert cells_of(read["ab"], "cells: checkpoint_last.pt") == one
-    assert cells_of(read["ab"], "cells: other.pt") == other
+    first, second = (cells_of(read[name]) for name in "ab")
+    assert cells_of(read["ab"], "cells: checkpoint_last.pt") == first
+    assert cells_of(read["ab"], "cells: other.pt") == second
     deviations = read["ab"].tables()["cells"].deviations
-    means = zip(one, other, cells_of(read["ab"]), deviations, strict=True)
+    means = zip(first, second, cells_of(read["ab"]), deviations, strict=True)
     for of_one, of_other, mean, deviation in means:
         assert mean["AER"] == pytest.approx((of_one["AER"] + of_other["AER"]) / 2)
         assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
@@ -109,8 +80,8 @@ def test_several_checkpoints_are_a_mean_of_their_tables(
 
 
 @pytest.mark.slow
-def test_the_old_name_of_the_command(corpus, checkpoint, text, pieces):
-    options = [*text, *pieces, "--gold", corpus / "test.talp", "--no-cost"]
+def test_the_old_name_of_the_command(corpus, checkpoint, text):
+    options = [*text, "--gold", corpus / "test.talp", "--no-cost"]
     new = methods(corpus, checkpoint, *options, "--method", "norms", "-f", "latex")
     old = ["--all", "--methods", "norms", "-f", "latex"]
     assert methods(corpus, checkpoint, *options, *old, command="align").stdout == new.stdout

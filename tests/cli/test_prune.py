@@ -156,7 +156,7 @@ def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
         ranked = ["--keep-top", 9, "--by", "random", "--seed", seed]
         random.append(prune(*of_plain, *ranked).stdout)
     assert random[0] == random[1] != random[2]
-    text = prune(*of_plain, "--drop", "cross.1.1 cross.1.2,cross.1.3,cross.1.4").stdout
+    text = prune(*of_plain, "--drop", "cross.1.1", "cross.1.2,cross.1.3 cross.1.4").stdout
     assert re.search(r"cross +– +1 2 3 4 +1 2 3 4", text)
     assert "32 of 36 heads left: 12/12/8" in text
     assert generate(corpus, out)

@@ -87,7 +87,7 @@ def test_a_head_keeps_its_name_and_role(folder):
     for model in (full, small):
         head = model["encoder.1.3"]
         assert head["functions"] == ["positional"]
-        assert head["roles"].startswith("-1 (")
+        assert head["position"] == "-1"
         # All but first tokens have one before them.
         words = [len(line.split()) for line in LINES]
         assert head["position share %"] >= 100 * (1 - len(words) / sum(words))

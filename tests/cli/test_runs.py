@@ -354,14 +354,6 @@ def test_texts_without_lines_are_refused(place, tmp_path, ways):
     assert sorted(tmp_path.iterdir()) == empty
 
 
-def test_plot_of_a_line_that_is_not_there_loads_no_model(place, tmp_path):
-    (place / "broken.pt").write_text("no model")
-    words = command(place, "--line", 500, "-o", tmp_path / "out.png")
-    words[1:2], words[5:8] = ["plot"], [place / "broken.pt"]
-    done = run(*words, check=False)
-    assert done.stderr == f"normalign plot: --line 500: the corpus has {LINES} lines\n"
-
-
 def test_a_run_that_others_could_write_to_is_not_merged(tmp_path):
     folder = run_folder.RunFolder(tmp_path / "out")
     folder.begin({})

@@ -4,7 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from fairseq_normalign.cli.shortlist import shortlist
+from fairseq_normalign.cli.shortlist import in_pieces, shortlist, splitters
+from fairseq_normalign.errors import InputError
 from tests.conftest import run
 
 
@@ -14,12 +15,27 @@ def test_lines_are_shares_of_each_word_and_the_best_stay():
     assert list(shortlist(counts, 2)) == lines
 
 
+def test_pieces_share_the_links_of_their_words():
+    counts = {("ab", "x"): 2.0, ("a", "xy"): 1.0}
+    assert in_pieces(counts, list, list) == {("a", "x"): 3.0, ("b", "x"): 2.0, ("a", "y"): 1.0}
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [(["a", "b", "c"], "one model, or one"), (["a"], "a: not a SentencePiece model")],
+)
+def test_bad_pieces(paths, message):
+    with pytest.raises(InputError, match=message):
+        splitters(paths)
+
+
 @pytest.mark.slow
 def test_workers_shards_and_one_process_write_the_same(corpus, checkpoint, tmp_path):
     texts = ["--source-file", corpus / "test.src", "--target-file", corpus / "test.tgt"]
     pieces = ["--bpe", "sentencepiece", "--sentencepiece-model", corpus / "spm.model"]
     words = ["normalign", "shortlist", corpus / "data-bin", "--path", checkpoint, "--cpu"]
-    words += [*texts, *pieces, "--combine", "learned", "--chunk", 16, "--top", 9999, "-o"]
+    words += [*texts, *pieces, "--combine", "learned", "--chunk", 16, "--top", 9999]
+    words += ["--pieces", corpus / "spm.model", "-o"]
     run(*words, tmp_path / "one")
     run(*words, tmp_path / "two", "--workers", 2)
     for shard in (0, 1):

@@ -111,13 +111,6 @@ def test_lilt_has_no_grow_diag_final(files):
     assert not (files / "both").exists()
 
 
-@pytest.mark.parametrize("name", ["fwd", "./rev"])
-def test_an_input_is_not_overwritten(files, name):
-    with pytest.raises(InputError, match=f"{name}: would overwrite the input"):
-        run("-o", name)
-    assert (files / "fwd").read_text() == FORWARD
-
-
 def test_an_input_is_not_overwritten_by_the_signature(files):
     (files / "rev").rename(files / "x.json")
     with pytest.raises(InputError, match=r"x\.json: would overwrite the input x\.json"):

@@ -115,9 +115,3 @@ def test_maxima_take_the_first_of_equals_and_only_what_is_allowed():
 def test_words_without_a_choice_do_not_choose():
     seen = cells(TARGET, TARGET, causal=True)
     assert choosing(seen).tolist() == [[False, False, True, True], [False] * 4, [False] * 4]
-
-
-def test_no_heads():
-    weights, seen, *_ = attention("encoder", heads=0)
-    assert confidences(weights, seen).shape == norm_sums(weights, seen).shape == (0, 2)
-    assert entropies(weights, seen).shape == (0, 2)

@@ -1,6 +1,5 @@
 """Scores of heads against pairs that run alone, multipliers, and heads switched off by hand."""
 
-import math
 import re
 from itertools import product, starmap
 
@@ -11,22 +10,25 @@ import torch.nn.functional as F
 
 from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
-from fairseq_normalign.attention.extract import argmax
 from fairseq_normalign.attention.lrp_rules import Contributions
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.attention.recorder import record
-from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, running_heads
-from fairseq_normalign.heads.loss_scores import ablated, losses, losses_without_each
+from fairseq_normalign.heads.attention_pass import Tally, cells, running_heads
+from fairseq_normalign.heads.attention_scores import (
+    confidences,
+    entropies,
+    norm_sums,
+    row_shares,
+)
+from fairseq_normalign.heads.loss_scores import ablated, losses_without_each
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.relevance_scores import add_contributions, by_position
 from fairseq_normalign.host.attention_modules import attentions, explicit_path, head_names
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.teacher_forcing import TeacherForcing, losses
 from fairseq_normalign.names import KINDS, Head
 from fairseq_normalign.plugin.gating import gate_heads
 from fairseq_normalign.plugin.pruned import remove_heads
@@ -104,7 +106,7 @@ def scored(forcing, pairs, name, **options):
 def alone(forcing, pair):
     """What the attentions did on one pair, run alone.
 
-    Also what encoder and decoder read, marks being None.
+    Also the words that encoder and decoder read, -1 for marks.
     """
     model = forcing.model
     read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
@@ -117,47 +119,33 @@ def alone(forcing, pair):
 
 
 def without_marks(tokens):
-    return [None if token == 2 else token for token in tokens.tolist()]
-
-
-def slow_means(forcing, pairs):
-    """Confidence, entropy, norm confidence and norm of each head, by loops."""
-    cases = {}
-    for pair in pairs:
-        recording, tokens = alone(forcing, pair)
-        for (kind, layer), recorded in recording.items():
-            queries, keys = tokens[kind]
-            for head in range(4):
-                name = Head(kind, layer, head)
-                weights = recorded.weights[0, head].tolist()
-                norms = recorded.norms.weighted[0, head].tolist()
-                for t, query in enumerate(queries):
-                    visible = [s for s in range(len(keys)) if kind != "decoder" or s <= t]
-                    cases.setdefault(("norm", name), []).append(sum(norms[t][s] for s in visible))
-                    words = [s for s in visible if keys[s] is not None]
-                    if query is None or not words:
-                        continue
-                    cases.setdefault(("confidence", name), []).append(
-                        max(weights[t][s] for s in words)
-                    )
-                    total = sum(weights[t][s] for s in words)
-                    shares = [weights[t][s] / total for s in words]
-                    cases.setdefault(("entropy", name), []).append(
-                        -sum(share * math.log(share) for share in shares)
-                    )
-                    share = max(norms[t][s] for s in words) / sum(norms[t])
-                    cases.setdefault(("norm-confidence", name), []).append(share)
-    return {key: sum(values) / len(values) for key, values in cases.items()}
+    return [-1 if token == 2 else token for token in tokens.tolist()]
 
 
 @pytest.mark.parametrize("max_tokens", [1, 4000])
-def test_means_equal_the_slow_twin(forcing, pairs, max_tokens):
+def test_means_are_those_of_pairs_which_run_alone(forcing, pairs, max_tokens):
+    """Their formulas have slow twins in test_confidence."""
     scores = profile(ready(forcing), pairs, MEANS, max_tokens=max_tokens).scores
-    means = {}
-    for name, by_head in scores.items():
-        means.update({(name, head): value for head, value in by_head.items()})
-    assert means == pytest.approx(slow_means(forcing, pairs), rel=1e-4)
-    assert len(means) == 4 * 24
+    sums = {}
+    for pair in pairs:
+        recording, tokens = alone(forcing, pair)
+        for (kind, layer), recorded in recording.items():
+            words = [torch.tensor([of_side]) for of_side in tokens[kind]]
+            seen = cells(*words, causal=kind == "decoder")
+            norms = recorded.norms.weighted
+            rows = {
+                "confidence": confidences(recorded.weights, seen),
+                "entropy": entropies(recorded.weights, seen),
+                "norm-confidence": confidences(row_shares(norms), seen),
+                "norm": norm_sums(norms, seen),
+            }
+            for name, of_heads in rows.items():
+                for head, row in enumerate(of_heads):
+                    key = name, Head(kind, layer, head)
+                    sums[key] = sums.get(key, 0) + row
+    assert len(sums) == 4 * 24
+    for (name, head), (total, cases) in sums.items():
+        assert scores[name][head] == pytest.approx(float(total / cases), rel=1e-4), (name, head)
 
 
 def scaled_loss(forcing, pair, head, scale):
@@ -409,45 +397,30 @@ def test_unknown_scores_and_empty_corpora(forcing, task):
         scored(forcing, list(text_pairs([("w1", None)], PairReader(task))), "ablation")
 
 
-@pytest.mark.parametrize("asked", ["input", "output", None])
-def test_the_aer_of_each_head(forcing, pairs, asked):
-    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
-    measured = profile(ready(forcing), pairs, ["AER"], gold=gold, step=asked)
-    by_head = measured.scores["AER"]
-    steps = dict(measured.tables()["steps"].rows)
-    for head, aer in by_head.items():
-        step, aers = steps[str(head)], {}
-        for name in [asked] if asked else ["input", "output"]:
-            evidence = Evidence("norms", head.layer, name, head.head)
-            softs = [next(soft_alignments(forcing, [pair], [evidence]))[0] for pair in pairs]
-            links = [set(argmax(soft.words, null=soft.null)) for soft in softs]
-            counts = [count(found_links, one) for found_links, one in zip(links, gold, strict=True)]
-            aers[name] = (counts[0] + counts[1] + counts[2]).aer
-        assert aer == min(aers.values()) == aers[step]  # exactly: both come from counts
-    assert len(by_head) == 8
-
-
 @pytest.mark.parametrize(
     "own",
     [
+        {},  # the better step of each head
+        {"step": "input"},
         {"method": "weights", "step": "output"},
         {"extract": "mutual-argmax", "step": "input"},
         {"extract": "piece-argmax", "step": "input"},
     ],
 )
 def test_the_aer_of_each_head_is_that_of_its_aligner(own, forcing, pairs):
-    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}) for _ in pairs]
+    gold = [Gold({(0, 0)}, {(0, 0), (1, 1)}), Gold({(0, 1)}, {(0, 1)}), Gold({(1, 0)}, {(1, 0)})]
     model = ready(forcing)
     measured = profile(model, pairs, ["AER"], gold=gold, **own)
     assert own.items() <= measured.signature.items()
+    steps = dict(measured.tables()["steps"].rows)
+    assert len(measured.scores["AER"]) == 8
     for head, aer in measured.scores["AER"].items():
-        aligner = NormAligner(
-            forcing, model.reader, layer=head.layer + 1, head=head.head + 1, **own
-        )
-        total = Counts()
-        for links, of_pair in zip(aligner.links_many(pairs), gold, strict=True):
-            total += count(set(links), of_pair)
-        assert aer == pytest.approx(total.aer)
+        aers = {}
+        for step in [own["step"]] if own else ["input", "output"]:
+            place = {"layer": head.layer + 1, "head": head.head + 1, "step": step}
+            links = NormAligner(forcing, model.reader, **{**own, **place}).links_many(pairs)
+            aers[step] = sum(map(count, map(set, links), gold), Counts()).aer
+        assert aer == min(aers.values()) == aers[steps[str(head)]]  # exactly: all are of counts
 
 
 def test_the_encoder_alone(task):

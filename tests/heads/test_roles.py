@@ -6,8 +6,11 @@ import torch
 
 from fairseq_normalign.heads.attention_pass import cells
 from fairseq_normalign.heads.attention_scores import (
+    confidences,
+    entropies,
     favourite,
     last_hits,
+    norm_sums,
     offsets,
     place_of,
     position_counts,
@@ -152,6 +155,7 @@ def test_influence_that_says_nothing():
 def test_no_heads():
     weights, seen = random_weights(heads=0), cells(WORDS, WORDS)
     assert offsets(weights, seen).shape[0] == last_hits(weights, seen).shape[0] == 0
+    for function in (confidences, entropies, norm_sums):
+        assert function(weights, seen).shape == (0, 2)
     rare = rarest(FREQUENCIES, WORDS.ge(0))
-    hits = rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool))
-    assert hits.shape == (0, 3)
+    assert rare_hits(weights, seen, rare, torch.ones(3, dtype=torch.bool)).shape == (0, 3)

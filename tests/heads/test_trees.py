@@ -132,10 +132,15 @@ def test_relations_and_trees():
     assert baselines == {"left-branching": 3 / 5, "right-branching": 1 / 5}
 
 
-def test_relations_that_are_missing():
+@pytest.mark.parametrize("heads", [["a"], []])
+def test_relations_that_are_missing_and_no_heads(heads):
     tally = Tally({"heads": []})
-    add_tree(tally, weights_of([1, 1]), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert relations(tally, ["a"])["head→obj"] == Relation()
+    weights = weights_of([1, 1])[: len(heads)]
+    add_tree(tally, weights, Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
+    found = relations(tally, heads)
+    assert found["head→obj"] == Relation()
+    assert list(found["nsubj→head"].accuracies) == heads
+    assert len(attachment_scores(tally)[0]) == len(heads)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +155,3 @@ def test_relations_that_are_missing():
 def test_margins(baseline, accuracy, margin, beats):
     assert Relation(MIN_CASES, 1, baseline).is_found(accuracy, margin) is beats
     assert not Relation(MIN_CASES - 1, 1, baseline).is_found(accuracy, margin)
-
-
-def test_no_heads():
-    tally = Tally({"heads": []})
-    add_tree(tally, np.empty((0, 2, 2)), Tree(["dogs", "eat"], [1, -1], ["nsubj", "root"], ""))
-    assert relations(tally, [])["nsubj→head"].accuracies == {}
-    assert attachment_scores(tally)[0] == []

@@ -51,6 +51,12 @@ def test_what_is_missing_or_ambiguous(tmp_path, monkeypatch, names, model, messa
         find_checkpoint(model)
 
 
+def test_a_text_is_no_model(tmp_path):
+    (tmp_path / "a.de").write_text("ein haus\n")
+    with pytest.raises(InputError, match=r"a\.de: a text, not a checkpoint; MODEL comes before"):
+        find_checkpoint(str(tmp_path / "a.de"))
+
+
 def test_dictionaries_are_beside_the_checkpoint_or_where_it_was_trained(tmp_path, monkeypatch):
     for folder in ("model", "data", "other"):
         (tmp_path / folder).mkdir()

@@ -53,13 +53,13 @@ def test_text_of_pieces_is_taken_as_it_is(task):
 
 def test_each_side_may_be_joined_as_its_dictionary_shows(task):
     task.target_dictionary = Dictionary()
-    pieces = {"source_dictionary": "l i n k s | a", "target_dictionary": "▁das ▁ha us"}
+    pieces = {"source_dictionary": "li@@ nks a", "target_dictionary": "▁das ▁ha us"}
     for name, text in pieces.items():
         setattr(task, name, Dictionary())
         for symbol in text.split():
             getattr(task, name).add_symbol(symbol, 5)
-    pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
-    assert pair.source.text == ["li", "ks", "a"]
+    pair = PairReader(task, scheme=None).pair("li@@ nks a", "▁das ▁ha us", "")
+    assert pair.source.text == ["links", "a"]
     assert pair.target.text == ["das", "haus"]
     task.target_dictionary.add_symbol("▁ha▁us")  # whose words cannot be told apart
     pair = PairReader(task, scheme=None).pair("l i | k s | a", "▁das ▁ha us", "")
@@ -163,6 +163,13 @@ def test_one_file_of_codes_for_two_languages_is_refused(languages, folder):
         r".*If the languages have one each, name both: --source-bpe-codes and --target-bpe-codes",
     ):
         list(text_pairs(PAIRS, PairReader.from_args(languages, args)))
+
+
+@pytest.mark.parametrize("item", ["das haus", ("das haus",), ("a", "b", "c")])
+def test_items_that_are_no_pairs_are_refused(languages, folder, item):
+    reader = PairReader.from_args(languages, codes_args(folder))
+    with pytest.raises(InputError, match=r"pair 2: .*: not a pair \(source, target\)"):
+        list(text_pairs([PAIRS[0], item], reader))
 
 
 SPLIT = "that the dictionary has whole are split"

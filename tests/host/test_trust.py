@@ -453,19 +453,15 @@ def test_fairseq_loads_models_from_python_once_the_plugin_is_imported(folder, tr
     assert not trace.exists()
 
 
-@pytest.mark.parametrize(
-    ("option", "label"), [("arch", "architecture"), ("task", "task"), ("criterion", "criterion")]
-)
-def test_what_another_plugin_has_is_named(folder, option, label):
+@pytest.mark.parametrize("option", ["arch", "task", "criterion"])
+def test_what_another_plugin_has_is_named(folder, option):
     path = plant(folder / "other.pt", "transformer", form="args")
     state = torch.load(path)
     setattr(state["args"], option, "theirs")
     torch.save(state, path)
-    expected = (
-        rf"other\.pt: its {label} is 'theirs', which neither fairseq nor this plugin has; use "
-        "--user-dir with the plugin that has it"
-    )
-    with pytest.raises(InputError, match=expected):
+    with pytest.raises(
+        InputError, match=r"other\.pt: has no entry 'theirs'; .* or --user-dir with"
+    ):
         load_single(path, str(folder))
 
 

@@ -15,7 +15,7 @@ from fairseq_normalign.host.trust import read_safetensors
 from fairseq_normalign.huggingface.conversion import import_folder
 from fairseq_normalign.huggingface.export import export_folder
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
-from fairseq_normalign.huggingface.translation import read_search
+from fairseq_normalign.huggingface.translation import read_search, search_options
 from tests.imported import LANGUAGES, Both, check_same_numbers
 from tests.translation_folders import (
     CODES,
@@ -187,23 +187,23 @@ def search_of(folder, path, config, generation):
     (path / "generation_config.json").unlink()
     if generation is not None:
         write_json(path / "generation_config.json", generation)
-    search = read_search(HuggingFaceFolder(str(path)))
-    beam, longest = (search.options.index(name) + 1 for name in ("--beam", "--max-len-b"))
-    return search.options[beam], search.options[longest], search.notes
+    options = search_options(read_search(HuggingFaceFolder(str(path))), longest=64)
+    beam, longest = (options.index(name) + 1 for name in ("--beam", "--max-len-b"))
+    return options[beam], options[longest]
 
 
 def test_settings_of_the_search_are_of_one_file(marian, tmp_path):
     """As with transformers: generation_config.json, or config.json if there is none."""
     config = {"num_beams": 6, "max_length": 50}
-    assert search_of(marian[1], tmp_path / "a", config, None)[:2] == ("6", "48")
-    assert search_of(marian[1], tmp_path / "b", config, {"num_beams": 2})[:2] == ("2", "62")
+    assert search_of(marian[1], tmp_path / "a", config, None) == ("6", "48")
+    assert search_of(marian[1], tmp_path / "b", config, {"num_beams": 2}) == ("2", "62")
     assert search_of(marian[1], tmp_path / "c", config, {})[0] == "1"
 
 
 def test_new_tokens_are_those_behind_the_first(marian, tmp_path):
     told = {"max_new_tokens": 30, "max_length": 50, "min_new_tokens": 3}
-    beam, longest, notes = search_of(marian[1], tmp_path / "a", {}, told)
-    assert (beam, longest) == ("1", "29")
+    assert search_of(marian[1], tmp_path / "a", {}, told) == ("1", "29")
+    notes = import_folder(str(tmp_path / "a"), str(tmp_path / "ours")).notes
     assert notes == ["settings that fairseq's search ignores: min_new_tokens"]
 
 

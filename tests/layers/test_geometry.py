@@ -71,52 +71,32 @@ def neighbours_of(*tokens):
     return np.where(counted, neighbours, NONE)
 
 
-def test_shares_and_distances_are_means_over_tokens(tokens):
+@pytest.mark.parametrize("k", [K, 12, None])
+@pytest.mark.parametrize("at_edges", [False, True])
+def test_shares_and_distances_are_means_over_tokens(tokens, k, at_edges):
+    """Of the k nearest, some of which have fewer, or of all that are possible.
+
+    Tokens without a label, as at the edge of a sentence, do not count.
+    """
     states, sentences, groups, labels, positions = tokens
-    neighbours = neighbours_of(states, sentences, groups, 12)  # some have fewer
-    assert (neighbours == NONE).any()
+    if at_edges:
+        labels = np.where(labels == 3, NONE, labels)
+    compared = list(possible_neighbours(sentences, groups))
+    others_of = [slow_candidates(token, sentences, groups) for token in range(N)]
+    if k is not None:
+        compared = [nearest(states, sentences, groups, k)]
+        rows = neighbours_of(states, sentences, groups, k)
+        others_of = [[other for other in row if other != NONE] for row in rows]
     shares, distances = [], []
-    for token in range(N):
-        others = [other for other in neighbours[token] if other != NONE]
-        shares.append(np.mean([labels[other] == labels[token] for other in others]))
+    for token, others in enumerate(others_of):
         gaps = [abs(int(positions[other]) - int(positions[token])) for other in others]
         distances.append(np.mean(gaps))
-    compared = [nearest(states, sentences, groups, 12)]
+        labelled = [other for other in others if labels[other] != NONE]
+        if labels[token] != NONE and labelled:
+            shares.append(np.mean([labels[other] == labels[token] for other in labelled]))
     assert share_alike(compared, labels) == pytest.approx(np.mean(shares))
     assert mean_distance(compared, positions) == pytest.approx(np.mean(distances))
-
-
-def test_random_neighbours_are_all_that_are_possible(tokens):
-    _, sentences, groups, labels, positions = tokens
-    shares, distances = [], []
-    for token in range(N):
-        others = slow_candidates(token, sentences, groups)
-        shares.append(np.mean([labels[other] == labels[token] for other in others]))
-        gaps = [abs(int(positions[other]) - int(positions[token])) for other in others]
-        distances.append(np.mean(gaps))
-    possible = list(possible_neighbours(sentences, groups))
-    assert share_alike(possible, labels) == pytest.approx(np.mean(shares))
-    assert mean_distance(possible, positions) == pytest.approx(np.mean(distances))
-
-
-def test_tokens_without_a_label_do_not_count(tokens):
-    """As those at the edge of a sentence, which have nothing before or after them."""
-    states, sentences, groups, labels, _ = tokens
-    labels = np.where(labels == 3, NONE, labels)
-    neighbours = neighbours_of(states, sentences, groups, K)
-    near, random = [], []
-    for token in np.flatnonzero(labels != NONE):
-        others = [other for other in neighbours[token] if other != NONE and labels[other] != NONE]
-        if others:
-            near.append(np.mean([labels[other] == labels[token] for other in others]))
-        others = [o for o in slow_candidates(token, sentences, groups) if labels[o] != NONE]
-        random.append(np.mean([labels[other] == labels[token] for other in others]))
-    compared = [nearest(states, sentences, groups, K)]
-    possible = list(possible_neighbours(sentences, groups))
-    assert share_alike(compared, labels) == pytest.approx(np.mean(near))
-    assert share_alike(possible, labels) == pytest.approx(np.mean(random))
-    nowhere = np.full(N, NONE)
-    assert share_alike(compared, nowhere) == share_alike(possible, nowhere) == 0
+    assert share_alike(compared, np.full(N, NONE)) == 0
 
 
 def slow_move(centres, counts, batch):

@@ -17,17 +17,15 @@ def test_export_gives_what_the_recorder_gives(batch):
     model = build_model("transformer_normalign")
     with torch.no_grad():
         plain, nothing = model(**batch)
-        logits, extra = model(**batch, export=KINDS)
+        logits, extra = model(**batch, export=dict.fromkeys(KINDS, ("weights", "norms")))
         with record(model, KINDS) as recording:
             model(**batch)
-    assert not {"norms", "attentions"} & set(nothing)
+    assert not {"norms", "weights"} & set(nothing)
     torch.testing.assert_close(logits, plain, rtol=1e-4, atol=1e-5)
     for kind in KINDS:  # exactly: both take the same path
         for layer in (0, 1):
-            assert torch.equal(extra["attentions"][kind][layer], recording[kind, layer].weights)
-            assert torch.equal(
-                extra["norms"][kind][layer].summed, recording[kind, layer].norms.summed
-            )
+            assert torch.equal(extra["weights"][kind][layer], recording[kind, layer].weights)
+            assert torch.equal(extra["norms"][kind][layer], recording[kind, layer].norms.summed)
 
 
 @pytest.mark.parametrize("gates", [None, "all"])
@@ -68,7 +66,7 @@ UNKNOWN = {
     r"unknown quantity 'norm' of cross attention; known: weights, head-norms, norms, ": {
         "cross": ["norm"]
     },
-    "NormalignTransformer has no 'self' attention; it has: encoder, decoder, cross": ["self"],
+    "NormalignTransformer has no 'self' attention; it has: encoder, decoder, cross": {"self": []},
     "no layer 2 of cross attention; its layers are 0 to 1": {"cross": {"norms": [2]}},
     "no layer -3 of cross attention; its layers are 0 to 1": {"cross": {"norms": -3}},
 }

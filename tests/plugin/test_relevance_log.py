@@ -138,8 +138,7 @@ def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog)
 
 
 def test_bad_input(task, sample, model, tmp_path):
-    with pytest.raises(InputError, match="--l0-warmup-updates and --log-relevance must be"):
-        criterion(task, tmp_path, sentences=-1)
+
     train(criterion(task, tmp_path), model, sample, 0)
     other = build_model("transformer_normalign", task, gate_heads="encoder")
     with pytest.raises(InputError, match=r"relevance\.jsonl: other heads are gated now"):

@@ -80,7 +80,6 @@ HEADS = Profile(
         "positions": Finding(
             {ENCODER[0]: 0.95},
             roles={ENCODER[0]: [("positional", "+1 (95 %)")]},
-            labels={"position": {ENCODER[0]: "+1"}},
         ),
     },
     signature={"checkpoint": NASTY, "version": "0"},

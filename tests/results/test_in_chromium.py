@@ -306,9 +306,7 @@ def test_maps_of_heads_and_curves_tell_their_numbers(opened):
     figure = page.locator("figure", has=page.locator("figcaption:text-is('confidence')"))
     figure.locator(".mapped").focus()
     page.keyboard.press("ArrowDown")
-    assert page.locator("#tip").text_content() == (
-        "confidence: layer 1, head 1: 0.250; position +1; +1 (95 %)"
-    )
+    assert page.locator("#tip").text_content() == ("confidence: layer 1, head 1: 0.250; +1 (95 %)")
     page.keyboard.press("ArrowDown")
     assert page.locator("#tip").text_content() == "confidence: layer 2, head 1: –; removed"
     figure.locator("summary").click()

@@ -59,9 +59,10 @@ def compare(folder: Path, *options) -> int:
 def test_table_of_an_aligner(folder, capsys):
     assert compare(folder, "--aligners", "eflomal") == 0
     out, err = capsys.readouterr()
-    heading, bitext, forward, reverse, both, note = out.splitlines()
-    assert " ".join(heading.split()) == "system AER 95 % P R links seconds"
-    assert " ".join(forward.split()[:-1]) == "eflomal, forward 0.0 0.0–0.0 100.0 100.0 4"
+    heading, bitext, forward, reverse, both, note, ranks = out.splitlines()
+    assert " ".join(heading.split()) == "system AER 95 % even P R links gain seconds"
+    assert " ".join(forward.split()[:-2]) == "eflomal, forward 0.0 0.0–0.0 0.0 100.0 100.0 4"
+    assert ranks.startswith("Rank correlation (Spearman) of gain and AER over 10 systems: ")
     assert bitext.startswith("bitext, no model")
     # Of the four sure links, the reverse direction has two: 1 − (2 + 2) / (2 + 4).
     assert reverse.split()[2] == "33.3"
@@ -128,6 +129,6 @@ def test_the_real_aligners(folder, capsys, tmp_path_factory, name):
         (folder / f"test.{lang}").write_text("".join(lines[:20]))
     (folder / "test.talp").write_text("1-1 2-2 3-3\n" * 20)
     assert compare(folder, "--environment", environment, "--aligners", name) == 0
-    row = capsys.readouterr().out.splitlines()[-2]
+    row = capsys.readouterr().out.splitlines()[-3]
     assert row.split()[:2] == [f"{name},", HEURISTIC]
     assert float(row.split()[2]) < 10

@@ -102,22 +102,15 @@ def test_nothing_is_said_of_right_text(name, joint_codes, joint_dictionary):
                 )
 
 
-LETTERS = {"sentencepiece": "▁", "letter": "|", "wordpiece": "_"}
-
-
-@pytest.mark.parametrize("scheme", LETTERS)
-def test_characters_are_joined_at_what_stands_for_a_space(scheme):
+def test_characters_are_joined_at_what_stands_for_a_space():
     def characters(line):
-        return list(line.replace(" ", LETTERS[scheme]))
+        return list(line.replace(" ", "▁"))
 
-    counted = counts(characters, text_of("de"))
-    vocabulary = Vocabulary(counted)
-    assert vocabulary.scheme == scheme
-    assert wrong_scheme([vocabulary], scheme, segmented_here=False) is None
-    assert diagnose_pieces(vocabulary, characters, held_out("de"), scheme) is None
+    vocabulary = Vocabulary(counts(characters, text_of("de")))
+    assert vocabulary.scheme == "sentencepiece"
+    assert wrong_scheme([vocabulary], "sentencepiece", segmented_here=False) is None
+    assert diagnose_pieces(vocabulary, characters, held_out("de"), "sentencepiece") is None
     assert diagnose_pieces(vocabulary, characters, held_out("de"), "none").remedy == "join"
-    rare = Vocabulary({**counted, LETTERS[scheme]: 1})
-    assert rare.scheme == (scheme if scheme == "sentencepiece" else "none")
 
 
 def test_nothing_is_said_of_a_language_without_spaces():
@@ -237,7 +230,6 @@ def marked(scheme: str) -> Vocabulary:
         "sentencepiece": "▁{}",
         "subword_nmt": "{}@@",
         "gpt2": "Ġ{}",
-        "_EOW": "{}_EOW",
         "none": "{}",
     }
     words = [*range(70), *(forms[scheme].format(number) for number in range(30))]
@@ -246,7 +238,7 @@ def marked(scheme: str) -> Vocabulary:
 
 @pytest.mark.parametrize(
     ("shown", "named"),
-    list(itertools.product(["sentencepiece", "subword_nmt", "gpt2", "_EOW"], repeat=2)),
+    list(itertools.product(["sentencepiece", "subword_nmt", "gpt2"], repeat=2)),
 )
 def test_a_scheme_that_the_dictionary_does_not_show(shown, named):
     diagnosis = wrong_scheme([marked(shown)], named, segmented_here=False)

@@ -46,9 +46,6 @@ from fairseq_normalign.text.words import (
         ("the Ġcat Ġsa t", "gpt2", [0, 1, 2, 2]),
         ("Ġthe Ġcat", "gpt2", [0, 1]),
         ("a b <unk>", "none", [0, 1, 2]),
-        ("_a b _c", "wordpiece", [0, 0, 1]),
-        ("a b | c", "letter", [0, 0, 1, 1]),
-        ("a b_EOW c_EOW", "_EOW", [0, 0, 1]),
     ],
 )
 def test_marks(pieces, bpe, expected):
