@@ -41,6 +41,7 @@ BENCHMARKS = {
     "pruned": heads.pruned,
     "ablation": heads.ablation,
     "relevance": relevance.relevance,
+    "methods": relevance.methods,
     "mixing": mixing.mixing,
     "alti": alti.alti,
     "gradients": gradients.gradients,

@@ -12,11 +12,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.models import BASE, TINY, Shape, build_model, build_task, token_batch
+from benchmarks.models import BASE, SMALL, TINY, Shape, build_model, build_task, texts, token_batch
+from benchmarks.norms import build_aligner
 from benchmarks.timing import Row, cost, interleaved, speedup
 from fairseq_normalign.attention.lrp_rules import RULES, rule_set
 from fairseq_normalign.attention.lrp_walk import _Walk, propagate
+from fairseq_normalign.attention.methods import method_of
+from fairseq_normalign.attention.soft import Evidence
+from fairseq_normalign.attention.soft_alignments import soft_alignments
+from fairseq_normalign.host.pairs import Pair, text_pairs
+from fairseq_normalign.host.teacher_forcing import TeacherForcing
 
+AIMS = {  # of soft methods, in passes with norms
+    "layer-norms": "",
+    "value-zeroing": "",
+    "value-zeroing-ff": "",
+    "lrp-epsilon": "≤ 15",
+    "lrp-attnlrp": "≤ 15",
+}
 BOUND = ("epsilon", "attnlrp")  # the rules whose ratios have targets
 
 
@@ -50,6 +63,36 @@ def training_step(model: nn.Module, sample: dict[str, Tensor]) -> None:
     F.cross_entropy(
         logits.flatten(0, 1), sample["prev_output_tokens"].flatten(), reduction="sum"
     ).backward()
+
+
+def trained_like(model: nn.Module) -> None:
+    """Lets feed-forward nets use a tenth of their units at a time, as ReLU does once trained."""
+    for module in model.modules():
+        if hasattr(module, "fc1"):
+            inner, width = module.fc1.weight.shape
+            deviation = (2 * width / (inner + width)) ** 0.5  # of a unit, by how fairseq starts
+            module.fc1.bias.data.fill_(-1.28 * deviation)
+
+
+def methods(shapes: Sequence[Shape] = (SMALL,), rounds: int = 3) -> Iterator[Row]:
+    """Soft alignments of one layer, or of the whole model, against norms of the last layer."""
+    for shape in shapes:
+        aligner = build_aligner(shape)
+        trained_like(aligner.forcing.model)
+        pairs = list(text_pairs(texts(shape, shape.batch), aligner.reader))
+        tasks = {}
+        for name in ("norms", *AIMS):
+            layer = shape.layers - 1 if method_of(name).layers else None
+            evidence = Evidence(name, layer, "output")
+            tasks[name] = partial(all_softs, aligner.forcing, pairs, evidence)
+        seconds = interleaved(tasks, rounds)
+        for name, aim in AIMS.items():
+            yield cost(f"{name} against norms, {shape.name}", seconds[name], seconds["norms"], aim)
+
+
+def all_softs(forcing: TeacherForcing, pairs: list[Pair], evidence: Evidence) -> None:
+    for _ in soft_alignments(forcing, pairs, [evidence]):
+        pass
 
 
 def relevance(

@@ -58,7 +58,7 @@ def _timed(what, ours, reference, target, ratio: Callable[[float, float], float]
     return Row(what, 1000 * a, 1000 * b, "ms", ratio(a, b), target, (lower, upper))
 
 
-HEADER = """| what | ours | reference | ratio | target | quartiles |
+HEADER = """| what | ours | reference | ratio | aim | quartiles |
 |---|---:|---:|---:|---:|---:|"""
 
 

@@ -21,6 +21,7 @@ BENCHMARKS = {
     "pruned": lambda: heads.pruned([SMALL], rounds=1),
     "ablation": lambda: heads.ablation([SMALL], rounds=1),
     "relevance": lambda: relevance.relevance([SMALL], rounds=1),
+    "methods": lambda: relevance.methods([SMALL], rounds=1),
     "gradients": lambda: gradients.gradients([SMALL], [SMALL], rounds=1),
     "combination": lambda: combination.combination([SMALL], size=6, rounds=1),
     "interactive": lambda: combination.interactive([SMALL], size=6, rounds=1),

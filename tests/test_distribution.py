@@ -87,7 +87,7 @@ def test_both_hold_the_whole_package(sdist, wheel):
     assert "License-Expression: MIT" in metadata
     assert "Project-URL: Issues, https://github.com/" in metadata
     extras = set(re.findall(r"^Provides-Extra: (.*)$", metadata, re.MULTILINE))
-    assert extras == {"bpe", "dev", "docs", "ray"}
+    assert extras == {"bpe", "dev", "docs", "ray", "zst"}
 
 
 @pytest.mark.slow

@@ -150,6 +150,7 @@ model: as in fairseq-generate
   --max-tokens N           tokens in a batch, padding included (default: {MAX_TOKENS})
   --cpu                    use no GPU
   --fp16                   half precision
+  --bf16                   bfloat16: half precision for recent CPUs and GPUs
   -s --source-lang L       source language
   -t --target-lang L       target language
   --user-dir DIR           additional plugin directory

@@ -76,9 +76,9 @@ def main(args: Namespace) -> None:
 
 
 def heads_to_keep(args: Namespace, prunable: Prunable) -> list[Head]:
-    if args.keep is not None:
+    if args.keep:
         return parse_heads(" ".join(args.keep), prunable.heads)
-    if args.drop is not None:
+    if args.drop:
         dropped = parse_heads(" ".join(args.drop), prunable.heads)
         return [head for head in prunable.heads if head not in dropped]
     if args.by is None:

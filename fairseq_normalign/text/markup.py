@@ -42,27 +42,29 @@ BREAK = re.compile(
     re.IGNORECASE,
 )
 
-ONE = (
-    r"(?:\$?\{\{?[\w.]+(?:[,:!][^{}]*)?\}?\}|(?<![0-9%])%(?:[0-9]+\$|\([\w.]+\))?"
-    r"[-+0#]*[0-9]*(?:\.[0-9]+)?l{0,2}[sdifuxXceg@](?![^\W\d_]))"
+PLACEHOLDER = (
+    r"\$?\{\{?[\w.]+(?:[,:!][^{}]*)?\}?\}|(?<![0-9%])%(?:[0-9]+\$|\([\w.]+\))?"
+    r"[-+0#]*[0-9]*(?:\.[0-9]+)?l{0,2}[sdifuxXceg@](?![^\W\d_])"
 )
-# Those that stand as words have one of the blanks around them: the text keeps single blanks.
-PLACEHOLDER = rf"(?: {ONE})+(?=(?:<[^<>]*>)*$)|(?<![^ ]){ONE} |{ONE}"
+PLAIN = r"""(?:\s+[\w:.-]+\s*=\s*(?:"[^"<&]*"|'[^'<&]*'))*\s*"""  # attributes
+WORD = rf"<x(?=[\s/]){PLAIN}/>|<ph(?=[\s/>]){PLAIN}(?:/>|>[^<]*</ph>)"  # stands for text
 
 
-def _pattern(kind: str) -> str:
+def _pattern(kind: str, words: str) -> str:
+    """Tags; and what stands for words, with one of the blanks around, as text has single ones."""
     attributes = ATTRIBUTES[kind]
     code = rf"<(?P<code>{CODE[kind]})(?=[\s>]){attributes}>.*?</(?P=code)\s*>"
     tag = rf"<(?P<slash>/?)(?P<name>{NAME[kind]}){attributes}(?P<empty>/?)>"
-    return f"{code}|{tag}|{OTHER[kind]}"
+    before = rf"(?: (?:{words}))+(?=(?:<[^<>]*>)*(?:$|[.,;:!?)\]]))"
+    return rf"{before}|(?<![^ ])(?:{words}) |{words}|{code}|{tag}|{OTHER[kind]}"
 
 
 # By kind, and by whether placeholders are markup.
 MARKUP = {
-    (XML, False): re.compile(_pattern(XML)),
-    (XML, True): re.compile(f"{_pattern(XML)}|{PLACEHOLDER}"),
-    (HTML, False): re.compile(_pattern(HTML)),
-    (HTML, True): re.compile(f"{_pattern(HTML)}|{PLACEHOLDER}"),
+    (XML, False): re.compile(_pattern(XML, WORD)),
+    (XML, True): re.compile(_pattern(XML, f"{WORD}|{PLACEHOLDER}")),
+    (HTML, False): re.compile(_pattern(HTML, WORD)),
+    (HTML, True): re.compile(_pattern(HTML, f"{WORD}|{PLACEHOLDER}")),
 }
 
 

@@ -125,7 +125,7 @@ def test_links_of_another_aligner_and_a_learned_file(corpus, checkpoint, reverse
     assert signature["combine"] == "learned"
     assert signature["links"] == 1
     done = align(
-        corpus, checkpoint, *options, "--learned", learned, "--bitext", *text[1::2], check=False
+        corpus, checkpoint, *options, "--learned", learned, "--bitext", *text[1:4:2], check=False
     )
     assert done.returncode == 2
     assert "deen.learned: was learned without a bitext" in done.stderr
@@ -234,7 +234,10 @@ def test_plot_of_layers_frames_the_links_that_align_prints(corpus, checkpoint, t
 
 
 BAD = {
-    "no such subset": (["--gen-subset", "none"], "no binarised subset 'none' of src-tgt"),
+    "no such subset": (
+        ["--gen-subset", "none"],
+        "no binarised subset 'none': none.src-tgt.src and none.src-tgt.tgt",
+    ),
     "not a layer": (["--layer", "two"], "--layer: 'two': expected a number from 1"),
     "the model as output": (
         ["--reverse-path", "{out}", "--combine", "mean"],
@@ -249,11 +252,11 @@ BAD = {
             *("--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt"),
             *("--layer", "1"),
         ],
-        "test.src has 40, .*train.tgt has 1500 lines",
+        "line counts differ: .*train.tgt has 1500, the corpus has 40 lines",
     ),
     "a learned file that is none": (
         ["--learned", "{corpus}/test.src"],
-        "test.src: not a file of normalign align --learned, or damaged",
+        "test.src: not a file of normalign align --learned, or a damaged one",
     ),
     "two targets": (
         ["--target-file", "{corpus}/test.tgt", "--hypotheses", "{corpus}/test.tgt"],

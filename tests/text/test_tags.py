@@ -30,6 +30,9 @@ def links(text: str) -> list[tuple[int, int]]:
         ("a b<br/>", "y x", "0-1 1-0", "y x<br/>"),
         ('a <ph id="1">&lt;br&gt;</ph>b', "x y", "0-0 1-1", 'x <ph id="1">&lt;br&gt;</ph>y'),
         ("noch {0} %s da", "still there", "0-0 1-1", "still {0} %s there"),
+        ("noch {0}, ja", "still, yes", "0-0 1-1", "still {0}, yes"),
+        ('an <x id="1"/> von', "from on", "0-1 1-0", '<x id="1"/> from on'),
+        ('um <ph id="1">%s</ph>.', "at.", "0-0", 'at <ph id="1">%s</ph>.'),
         ("<a name='x'></a>a", "x", "0-0", "<a name='x'></a>x"),
         ("a <b>b</b>", "x", "0-0", "x<b></b>"),  # b is lost: the element is empty
         ("a &amp; <b>b</b>", "x & y < z", "0-0 1-1 2-2", "x &amp; <b>y</b> &lt; z"),
