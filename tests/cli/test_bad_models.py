@@ -59,7 +59,7 @@ MODELS: dict[str, tuple[Callable[[], bytes], str]] = {
     "NaN": (lambda: stored({FC2: diverged}), f"no numbers (first: '{FC2}')"),
     "of an unknown architecture": (lambda: stored(arch="strange"), "strange"),
     "of an unknown task": (lambda: stored(task="strange"), "strange"),
-    "without options": (lambda: stored(without="args"), "has no entry 'cfg'"),
+    "without options": (lambda: stored(without="args"), "Neither args nor cfg exist"),
     "with a parameter of another shape": (
         lambda: stored({FC2: lambda values: values[:, :-1]}),
         f"does not fit its own options: size mismatch for {FC2}",
