@@ -259,7 +259,7 @@ BAD = {
             *("--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt"),
             *("--layer", "1"),
         ],
-        "line counts differ: .*train.tgt has 1500, the corpus has 40 lines",
+        "line counts differ: .*train.tgt has 1500, .*test.src has 40 lines",
     ),
     "a learned file that is none": (
         ["--learned", "{corpus}/test.src"],
