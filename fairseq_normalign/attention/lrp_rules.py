@@ -5,22 +5,23 @@ There are three sets of rules.
 An activation (B, T, C) has relevance (B, P, T, C): P counts the predictions that relevance starts
 from. Dropout is off and activation functions are ignored: relevance passes them unchanged.
 
-Each rule set has the same methods, each taking an operation's inputs and the relevance of its
-output, and returning the relevance of its inputs. All divide by sums that may come near 0, and keep
-away from it by an ε, which moves results: :func:`rule_set` reads it from text such as
-``epsilon:1e-3``. A new rule set is a class and one line in :data:`RULES`.
+Each rule set has the same methods, each taking an operation's inputs and what is passed back to its
+output, and returning what is passed back to its inputs: ``voita`` passes relevance R, the others
+pass R / x like a gradient, which takes half the work; ``relevance`` returns R for both. Inputs may
+have more tokens than what is passed back, which is of the first ones. All divide by sums that may
+come near 0, and keep away from it by an ε, which moves results: :func:`rule_set` reads it from text
+such as ``epsilon:1e-3``. A new rule set is a class and one line in :data:`RULES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from scipy.special import entr
 from torch import Tensor
 
@@ -68,6 +69,11 @@ def through_units(relevance: Tensor, second: Tensor, factor: Tensor, first: Tens
     return passed.unflatten(0, (len(relevance), -1)).transpose(1, 2)
 
 
+def _by_token(passed: Tensor, factor: Tensor) -> Tensor:
+    """What is passed to some tokens (B, P, T, C) times a factor (B, ≥ T, C) of all."""
+    return passed * factor[:, None, : passed.shape[2]]
+
+
 def _attended(weights: Tensor, relevance: Tensor) -> Tensor:
     """Σ_t α_ts R_t: (B, H, T, S) and (B, P, H, T, D) → (B, P, H, S, D)."""
     return torch.einsum("bhts,bphtd->bphsd", weights, relevance)
@@ -99,44 +105,58 @@ class Epsilon:
         """x + ε sign(x) with sign(0) = +: something that can be divided by."""
         return torch.where(total < 0, total - self.eps, total + self.eps)
 
-    def shares(self, terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
-        """z_i / (Σ_i z_i + b + ε sign) over the last axis."""
-        return terms / self.stable(terms.sum(-1) + bias).unsqueeze(-1)
+    def kept(self, total: Tensor) -> Tensor:
+        """x / (x + ε sign): 1, but less near 0."""
+        size = total.abs()
+        return size / (size + self.eps)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor, relevance: Tensor) -> Tensor:
+    def relevance(self, x: Tensor, passed: Tensor) -> Tensor:
+        """R of x (B, T, C), (B, P, T, C)."""
+        return _by_token(passed, x)
+
+    def unchanged(self, x: Tensor, y: Tensor, passed: Tensor) -> Tensor:
+        """Where y has the relevance of x, elementwise: a constant factor, or a constant term."""
+        return _by_token(passed, torch.where(x == 0, 0, y / x))
+
+    def linear(self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, passed: Tensor) -> Tensor:
         """Through y_j = Σ_i W_ji x_i + b_j, where z_ji = W_ji x_i.
 
         Args:
             x: (B, T, C).
+            y: (B, T, N).
             weight: (N, C).
-            relevance: of y, (B, P, T, N).
+            passed: to y, (B, P, T, N).
 
         Returns:
-            Relevance of x, (B, P, T, C).
+            What is passed to x, (B, P, T, C).
         """
-        total = self.stable(F.linear(x, weight, bias)).unsqueeze(1)
-        return ((relevance * total.reciprocal()) @ weight).mul_(x.unsqueeze(1))
+        return _by_token(passed, self.kept(y)) @ weight
 
     def feed_forward(
-        self, x: Tensor, inner: Tensor, first: Parameters, second: Parameters, relevance: Tensor
+        self, states: Sequence[Tensor], first: Parameters, second: Parameters, passed: Tensor
     ) -> Tensor:
-        """Through two linear maps, ``inner`` (B, T, N) being what the second one reads."""
-        of_output = relevance / self.stable(F.linear(inner, *second)).unsqueeze(1)
-        factor = inner / self.stable(F.linear(x, *first))
-        return through_units(of_output, second[0], factor, first[0]).mul_(x.unsqueeze(1))
+        """Through two linear maps.
 
-    def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
+        Args:
+            states: what the first one reads and returns, what the second one reads and returns;
+                (B, T, ·) each.
+        """
+        tokens = passed.shape[2]
+        _, unit, inner, y = (state[:, :tokens] for state in states)
+        of_y = _by_token(passed, self.kept(y))
+        return through_units(of_y, second[0], inner / self.stable(unit), first[0])
+
+    def add(self, u: Tensor, w: Tensor, passed: Tensor) -> tuple[Tensor, Tensor]:
         """Through u + w, elementwise: both (B, T, C)."""
-        shares = self.shares(torch.stack([u, w], dim=-1)).unsqueeze(1)
-        of_u, of_w = shares.unbind(-1)
-        return relevance * of_u.contiguous(), relevance * of_w.contiguous()
+        of_both = _by_token(passed, self.kept(u + w))
+        return of_both, of_both
 
     def logit(self, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
         """From a logit w·x + b of relevance 1 to x: all (B, T, C), each x with its own row w."""
-        return self.shares(row * x, bias)
+        return row / self.stable((row * x).sum(-1) + bias).unsqueeze(-1)
 
     def layer_norm(
-        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, relevance: Tensor
+        self, x: Tensor, weight: Tensor, bias: Tensor, eps: float, passed: Tensor
     ) -> Tensor:
         """Through y_j = γ_j (x_j − μ)/σ + β_j with σ held constant: z_ji = γ_j/σ (δ_ji − 1/C) x_i.
 
@@ -144,12 +164,12 @@ class Epsilon:
             eps: of the layer norm.
         """
         scale = weight * (x.var(-1, unbiased=False, keepdim=True) + eps).rsqrt()  # γ/σ, (B, T, C)
-        total = self.stable(scale * (x - x.mean(-1, keepdim=True)) + bias)
-        passed = relevance * (scale / total).unsqueeze(1)
-        return passed.sub_(passed.mean(-1, keepdim=True)).mul_(x.unsqueeze(1))
+        y = scale * (x - x.mean(-1, keepdim=True)) + bias
+        of_terms = _by_token(passed, scale * self.kept(y))
+        return of_terms.sub_(of_terms.mean(-1, keepdim=True))
 
     def attention(
-        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, passed: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor]:
         """Through o_t = Σ_s α_ts v_s with α held constant: z = α_ts v_sd.
 
@@ -157,14 +177,12 @@ class Epsilon:
             q: scaled queries, (B, H, T, D).
             k, v: keys and values, (B, H, S, D).
             weights: α, (B, H, T, S), 0 where masked.
-            relevance: of o, (B, P, H, T, D).
+            passed: to o, (B, P, H, T, D).
 
         Returns:
-            Relevance of q, k and v, shaped like them with P after B; None stands for zeros.
+            What is passed to q, k and v, shaped like them with P after B; None stands for zeros.
         """
-        total = self.stable(weights @ v).unsqueeze(1)
-        of_v = _attended(weights, relevance * total.reciprocal()).mul_(v.unsqueeze(1))
-        return None, None, of_v
+        return None, None, _attended(weights, passed * self.kept(weights @ v).unsqueeze(1))
 
 
 @dataclass(frozen=True)
@@ -181,7 +199,7 @@ class AttnLRP(Epsilon):
     name: ClassVar[str] = "attnlrp"
 
     def attention(
-        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, relevance: Tensor
+        self, q: Tensor, k: Tensor, v: Tensor, weights: Tensor, passed: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Through o = αv, α = softmax(l) and l = q·k; arguments as in :meth:`Epsilon.attention`.
 
@@ -189,16 +207,16 @@ class AttnLRP(Epsilon):
         R(l_ts) = l_ts (R(α_ts) − α_ts Σ_s R(α_ts)) (Proposition 3.1);
         R(q_te) = Σ_s q_te k_se R(l_ts) / 2l_ts, and likewise R(k_se).
         """
-        logits = q @ k.transpose(-2, -1)
-        half = (logits / self.stable(2 * logits)).unsqueeze(1)  # l/2l: ½, or 0 at 0
-        relevance = relevance * self.stable(2 * (weights @ v)).unsqueeze(1).reciprocal()
-        of_v = _attended(weights, relevance).mul_(v.unsqueeze(1))
+        logits, context = q @ k.transpose(-2, -1), weights @ v
+        half = self.kept(2 * logits).unsqueeze(1) / 2  # l/2l: ½, or 0 at 0
+        passed = passed * (self.kept(2 * context).unsqueeze(1) / 2)
+        of_v = _attended(weights, passed)
         weights = weights.unsqueeze(1)
-        of_weights = torch.einsum("bphtd,bhsd->bphts", relevance, v).mul_(weights)
+        of_weights = torch.einsum("bphtd,bhsd->bphts", passed, v).mul_(weights)  # R(α)
         of_logits = of_weights.sub_(weights * of_weights.sum(-1, keepdim=True))
         of_logits = of_logits.mul_(half)  # R(l)/2l
-        of_q = torch.einsum("bphts,bhsd->bphtd", of_logits, k).mul_(q.unsqueeze(1))
-        of_k = torch.einsum("bphts,bhtd->bphsd", of_logits, q).mul_(k.unsqueeze(1))
+        of_q = torch.einsum("bphts,bhsd->bphtd", of_logits, k)
+        of_k = torch.einsum("bphts,bhtd->bphsd", of_logits, q)
         return of_q, of_k, of_v
 
 
@@ -260,6 +278,12 @@ class Voita(Epsilon):
         by_down = (BETA / (down - self.eps)).unsqueeze(1)
         return relevance * by_up, relevance * by_down
 
+    def relevance(self, x: Tensor, passed: Tensor) -> Tensor:
+        return passed
+
+    def unchanged(self, x: Tensor, y: Tensor, passed: Tensor) -> Tensor:
+        return passed
+
     def shares(self, terms: Tensor, bias: Tensor | float = 0.0) -> Tensor:
         """α z⁺_i / (Σ_i z⁺_i + b⁺ + ε) + β z⁻_i / (Σ_i z⁻_i + b⁻ − ε) over the last axis."""
         bias_up, bias_down = _signs(torch.as_tensor(bias))
@@ -283,8 +307,11 @@ class Voita(Epsilon):
         factor = (by_token * by_prediction).unsqueeze(-1)
         return tuple(part * factor for part in parts)
 
-    def linear(self, x: Tensor, weight: Tensor, bias: Tensor, relevance: Tensor) -> Tensor:
+    def linear(
+        self, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, relevance: Tensor
+    ) -> Tensor:
         """As :meth:`Epsilon.linear`: z⁺ and z⁻ are W⁺x⁺ + W⁻x⁻ and W⁺x⁻ + W⁻x⁺."""
+        x = x[:, : relevance.shape[2]]
         weights = _signs(weight)
         up, down = _products("btc,nc->btn", _signs(x), weights)
         bias_up, bias_down = _signs(bias)
@@ -293,16 +320,19 @@ class Voita(Epsilon):
         return self.rescaled(relevance, _by_sign(x, factors))[0]
 
     def feed_forward(
-        self, x: Tensor, inner: Tensor, first: Parameters, second: Parameters, relevance: Tensor
+        self, states: Sequence[Tensor], first: Parameters, second: Parameters, relevance: Tensor
     ) -> Tensor:
-        return self.linear(x, *first, self.linear(inner, *second, relevance))
+        x, unit, inner, y = states
+        return self.linear(x, unit, *first, self.linear(inner, y, *second, relevance))
 
     def add(self, u: Tensor, w: Tensor, relevance: Tensor) -> tuple[Tensor, Tensor]:
-        of_u, of_w = self.rescaled(relevance, *super().add(u, w, relevance))
+        shares = self.shares(torch.stack([u, w], dim=-1))
+        parts = (_by_token(relevance, share) for share in shares.unbind(-1))
+        of_u, of_w = self.rescaled(relevance, *parts)
         return of_u, of_w
 
     def logit(self, x: Tensor, row: Tensor, bias: Tensor | float) -> Tensor:
-        shares = super().logit(x, row, bias)
+        shares = self.shares(row * x, bias)
         return _ratio(shares, shares.sum(-1, keepdim=True))
 
     def layer_norm(
@@ -312,6 +342,7 @@ class Voita(Epsilon):
 
         Their signs do not factor: C × C numbers for each token, a block of tokens at a time.
         """
+        x = x[:, : relevance.shape[2]]
         deviation = (x.var(-1, unbiased=False, keepdim=True) + eps).sqrt()
         normed = (x - x.mean(-1, keepdim=True)) / deviation
         size = max(1, CACHED // x.shape[-1] ** 2)

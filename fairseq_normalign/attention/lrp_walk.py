@@ -34,7 +34,6 @@ from fairseq_normalign.host.attention_modules import (
 from fairseq_normalign.names import KINDS
 
 # Predictions are explained in groups: decoder rows after the last one of a group play no part.
-# More groups save more rows, but each computes the inside of layers again.
 GROUPS, GROUP = 2, 8  # how many, and how large at least
 
 # Parts of a layer or decoder that the walk does not know, and the options that build them.
@@ -58,7 +57,7 @@ class Relevance(NamedTuple):
     totals: dict[str, Tensor]
 
 
-Back = Callable[[Tensor], Tensor]  # relevance of an output → that of the input
+Back = Callable[[Tensor], Tensor]  # what rules pass to an output → what they pass to the input
 # Input → output, and the way back, which gives None if the output is a constant
 Branch = Callable[[Tensor], tuple[Tensor, Callable[[Tensor], Tensor | None]]]
 
@@ -91,7 +90,7 @@ def propagate(
             logit by default.
         at_once: how many predictions of each sentence are held in memory; all of them by default.
         only_source: that of source tokens is all that is wanted: the way back through the decoder
-            ends above the self-attention of its first layer.
+            ends above the self-attention of its first layer, and there are no shares of heads.
     """
     rules = rule_set(rules)
     _refuse(model)
@@ -150,7 +149,7 @@ def _refuse(model: FairseqModule) -> None:
 class _Walk:
     """One way back through a model: a forward pass's states in, relevance out.
 
-    A layer's inside is computed again from its input, when its turn comes: what is kept is small.
+    A layer's inside is computed again from its input, once for all groups of predictions.
     """
 
     def __init__(
@@ -175,12 +174,16 @@ class _Walk:
         # Each layer's input, and the last one's output, (B, T, C)
         self.states = {side: [_batch_first(x) for x in found] for side, found in states.items()}
         self.encoded = _batch_first(encoder_out["encoder_out"][0])  # (B, S, C)
+        self.backs: dict[tuple[str, int], list[Back]] = {}  # of layers whose turn has come
         # Of groups of predictions, one after the other
         self.heads: dict[Name, list[Tensor]] = defaultdict(list)
         self.totals: dict[str, list[Tensor]] = defaultdict(list)
 
     def started(self, tokens: Tensor | None) -> Tensor:
-        """Relevance of the output layer's input if each logit has 1, (B, T, C); 0 for padding."""
+        """What is passed to the output layer's input if each logit has relevance 1, (B, T, C).
+
+        0 for padding.
+        """
         decoder = self.model.decoder
         if tokens is None:
             tokens = decoder.output_layer(self.features).argmax(-1)
@@ -192,21 +195,23 @@ class _Walk:
         """The way back through decoder and encoder, for each group of predictions.
 
         Args:
-            groups: relevance of the output layer's input, (B, P, T, C), cut to the rows that play a
-                part.
+            groups: what is passed to the output layer's input, (B, P, T, C), cut to the rows that
+                play a part.
         """
         sources, prefixes = [], []
         for started in groups:
-            # Relevance of the encoder's output, to which every layer of the decoder adds
+            # What is passed to the encoder's output, to which every layer of the decoder adds
             self.memory = self.encoded.new_zeros(*started.shape[:2], *self.encoded.shape[1:])
-            self.totals["output"].append(started.sum((2, 3)))
-            for cut, relevance in self.stack("decoder", started):
-                self.totals[cut].append(relevance.sum((2, 3)) + self.memory.sum((2, 3)))
-            prefix = relevance.sum(-1)
-            for cut, relevance in self.stack("encoder", self.memory):
-                self.totals[cut].append(relevance.sum((2, 3)) + prefix.sum(-1))
-            sources.append(relevance.sum(-1))
-            prefixes.append(F.pad(prefix, (0, self.padding.shape[1] - prefix.shape[-1])))
+            of_tokens = self.of_tokens(self.features, started)
+            self.totals["output"].append(of_tokens.sum(2))
+            for cut, of_tokens in self.stack("decoder", started):
+                of_memory = self.of_tokens(self.encoded, self.memory)
+                self.totals[cut].append(of_tokens.sum(2) + of_memory.sum(2))
+            prefix = of_tokens
+            for cut, of_tokens in self.stack("encoder", self.memory):
+                self.totals[cut].append(of_tokens.sum(2) + prefix.sum(2))
+            sources.append(of_tokens)
+            prefixes.append(F.pad(prefix, (0, self.padding.shape[1] - prefix.shape[2])))
         heads = {}
         for name in attentions(self.model):
             if name in self.heads:
@@ -214,19 +219,24 @@ class _Walk:
         totals = {cut: torch.cat(found, dim=1) for cut, found in self.totals.items()}
         return Relevance(heads, torch.cat(sources, dim=1), torch.cat(prefixes, dim=1), totals)
 
-    def stack(self, side: str, relevance: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Relevance of each layer's input, from the last layer to the first."""
-        stack = getattr(self.model, side)
-        states = [state[:, : relevance.shape[2]] for state in self.states[side]]
+    def of_tokens(self, x: Tensor, passed: Tensor) -> Tensor:
+        """Relevance of the tokens of a state x, (B, P, T)."""
+        return self.rules.relevance(wide(x), passed).sum(-1)
+
+    def stack(self, side: str, passed: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Relevance of the tokens at each layer's input, from the last layer to the first."""
+        stack, states = getattr(self.model, side), self.states[side]
         if stack.layer_norm is not None:
-            relevance = self.layer_norm(states[-1], stack.layer_norm)[1](relevance)
+            passed = self.layer_norm(states[-1], stack.layer_norm)[1](passed)
         for index in reversed(range(len(layers_of(stack)))):
-            _, backs = self.layer(side, index, states[index])
+            if (side, index) not in self.backs:
+                self.backs[side, index] = self.layer(side, index, states[index])[1]
+            backs = self.backs[side, index]
             if self.only_source and (side, index) == ("decoder", 0):
                 backs = backs[1:]  # self-attention, below which there are only prefixes
             for back in reversed(backs):
-                relevance = back(relevance)
-            yield f"{side}.{index + 1}", relevance
+                passed = back(passed)
+            yield f"{side}.{index + 1}", self.of_tokens(states[index], passed)
 
     def layer(self, side: str, index: int, x: Tensor) -> tuple[Tensor, list[Back]]:
         """A layer's output, and the ways back through its parts, in their order."""
@@ -250,18 +260,19 @@ class _Walk:
         if before:
             normed, back_norm = self.layer_norm(x, norm)
             branched, back_branch = branch(normed)
-            out = x + branched
+            total = out = x + branched
         else:
             branched, back_branch = branch(x)
-            out, back_norm = self.layer_norm(x + branched, norm)
+            total = x + branched
+            out, back_norm = self.layer_norm(total, norm)
 
-        def back(relevance: Tensor) -> Tensor:
-            relevance = relevance if before else back_norm(relevance)
-            of_x, of_branched = self.rules.add(x, branched, relevance)
+        def back(passed: Tensor) -> Tensor:
+            passed = passed if before else back_norm(passed)
+            of_x, of_branched = self.rules.add(x, branched, passed)
             of_branch = back_branch(of_branched)
             if of_branch is None:
-                return relevance
-            return of_x.add_(back_norm(of_branch) if before else of_branch)
+                return self.rules.unchanged(x, total, passed)
+            return of_x + (back_norm(of_branch) if before else of_branch)
 
         return out, back
 
@@ -272,12 +283,10 @@ class _Walk:
 
     def feed_forward(self, layer: FairseqModule, x: Tensor) -> tuple[Tensor, Back]:
         first, second = _parameters(layer.fc1), _parameters(layer.fc2)
-        inner = layer.activation_fn(F.linear(x, *first))
-
-        def back(relevance: Tensor) -> Tensor:
-            return self.rules.feed_forward(x, inner, first, second, relevance)
-
-        return F.linear(inner, *second), back
+        unit = F.linear(x, *first)
+        inner = layer.activation_fn(unit)
+        out = F.linear(inner, *second)
+        return out, partial(self.rules.feed_forward, (x, unit, inner, out), first, second)
 
     def attention(
         self, name: Name, module: FairseqModule, x: Tensor
@@ -291,47 +300,75 @@ class _Walk:
         seen = x if KINDS[kind].self_attention else self.encoded
         mask = _causal(self.padding[:, : x.shape[1]]) if kind == "decoder" else self.src_mask
         maps = [_parameters(projection) for projection in projections(module)]
-        q, k, v = (
-            F.linear(read, *parameters).unflatten(-1, (heads, -1)).transpose(1, 2)
+        mapped = [
+            F.linear(read, *parameters)
             for read, parameters in zip((x, seen, seen), maps, strict=True)
+        ]  # (B, T, H·D)
+        queries = mapped[0] * query_scale(module)
+        q, k, v = (
+            part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in (queries, *mapped[1:])
         )  # (B, H, T, D)
-        q = q * query_scale(module)
         weights = (q @ k.transpose(-2, -1)).masked_fill(mask, float("-inf")).softmax(-1)
         context = (weights @ v).transpose(1, 2).flatten(-2)
+        out = F.linear(context, weight, bias)
 
-        def back(relevance: Tensor) -> Tensor:
-            of_context = self.rules.linear(context, weight, bias, relevance)
-            of_heads = of_context.unflatten(-1, (heads, -1)).transpose(2, 3)  # (B, P, H, T, D)
-            self.heads[name].append(head_shares(of_heads))
-            of_maps = self.rules.attention(q, k, v, weights, of_heads)
+        def back(passed: Tensor) -> Tensor:
+            of_context = self.rules.linear(context, out, weight, bias, passed)
+            if not self.only_source:
+                relevance = self.rules.relevance(context, of_context)
+                self.heads[name].append(head_shares(_by_head(relevance, heads)))
+            rows = passed.shape[2]
+            keys = rows if seen is x else seen.shape[1]
+            of_heads = self.rules.attention(
+                q[:, :, :rows],
+                k[:, :, :keys],
+                v[:, :, :keys],
+                weights[:, :, :rows, :keys],
+                _by_head(of_context, heads),
+            )
+            of_q, of_k, of_v = (
+                None if part is None else part.transpose(2, 3).flatten(-2) for part in of_heads
+            )  # (B, P, T, H·D)
+            if of_q is not None:
+                of_q = self.rules.unchanged(mapped[0], queries, of_q)
             if seen is x:
-                return self.back_maps(x, maps, of_maps)
-            self.memory += self.back_maps(seen, maps[1:], of_maps[1:])
-            return self.back_maps(x, maps[:1], of_maps[:1])
+                return self.back_maps(x, mapped, maps, (of_q, of_k, of_v))
+            self.memory += self.back_maps(seen, mapped[1:], maps[1:], (of_k, of_v))
+            return self.back_maps(x, mapped[:1], maps[:1], (of_q,))
 
-        return F.linear(context, weight, bias), back
+        return out, back
 
     def no_heads(self, name: Name, count: int, relevance: Tensor) -> None:
         """The way back from an attention that returns its bias: it ends there."""
         self.heads[name].append(relevance.new_zeros(*relevance.shape[:2], count))
 
     def back_maps(
-        self, x: Tensor, maps: Sequence[Parameters], of_maps: Sequence[Tensor | None]
+        self,
+        x: Tensor,
+        mapped: Sequence[Tensor],
+        maps: Sequence[Parameters],
+        passed: Sequence[Tensor | None],
     ) -> Tensor:
         """From queries, keys and values, or some of them, to what they are projected from.
 
-        As from a single linear map. They are (B, P, H, T, D) each; None stands for zeros.
+        As from a single linear map. What is passed is (B, P, T, H·D) each; None stands for zeros.
         """
-        weights, biases, relevances = [], [], []
-        for (weight, bias), relevance in zip(maps, of_maps, strict=True):
-            if relevance is not None:
+        outputs, weights, biases, of_outputs = [], [], [], []
+        for y, (weight, bias), of_y in zip(mapped, maps, passed, strict=True):
+            if of_y is not None:
+                outputs.append(y)
                 weights.append(weight)
                 biases.append(bias)
-                relevances.append(relevance.transpose(2, 3).flatten(-2))  # (B, P, T, H·D)
-        if not relevances:
-            return torch.zeros_like(x).unsqueeze(1)  # P = 1: broadcast
-        of_all = torch.cat(relevances, dim=-1)
-        return self.rules.linear(x, torch.cat(weights), torch.cat(biases), of_all)
+                of_outputs.append(of_y)
+        if not outputs:
+            return torch.zeros_like(x[:, None, :1])  # broadcast
+        y, of_all = torch.cat(outputs, dim=-1), torch.cat(of_outputs, dim=-1)
+        return self.rules.linear(x, y, torch.cat(weights), torch.cat(biases), of_all)
+
+
+def _by_head(of_context: Tensor, heads: int) -> Tensor:
+    """(B, P, T, H·D) → (B, P, H, T, D)."""
+    return of_context.unflatten(-1, (heads, -1)).transpose(2, 3)
 
 
 def _widened(weight: Tensor, bias: Tensor | None) -> Parameters:

@@ -79,6 +79,17 @@ def slow_by_token(function, x, relevance, share, *, rescale, **options):
     return of_x
 
 
+def start(rules, y, relevance):
+    """What a rule set passes to an output that has some relevance."""
+    return relevance if rules.name == "voita" else relevance / y.unsqueeze(1)
+
+
+def through_linear(rules, x, weight, bias, relevance):
+    """Relevance of x from that of W x + b."""
+    y = F.linear(x, weight, bias)
+    return rules.relevance(x, rules.linear(x, y, weight, bias, start(rules, y, relevance)))
+
+
 SHARES = {"voita": voita_share, "epsilon": epsilon_share, "attnlrp": epsilon_share}
 
 
@@ -88,7 +99,7 @@ def test_linear(name, biased, random):
     x, weight = random(B, T, C), random(N, C)
     bias = random(N) * biased
     relevance = random(B, P, T, N).abs()
-    of_x = rule_set(name).linear(x, weight, bias, relevance)
+    of_x = through_linear(rule_set(name), x, weight, bias, relevance)
     expected = slow_by_token(
         lambda v: F.linear(v, weight, bias), x, relevance, SHARES[name], rescale=name == "voita"
     )
@@ -105,8 +116,10 @@ def test_feed_forward(name, unused, random):
     first, second = (random(units, C), random(units)), (random(N, units), random(N))
     relevance = random(B, P, T, N)
     rules = rule_set(name)
-    expected = rules.linear(x, *first, rules.linear(inner, *second, relevance))
-    of_x = rules.feed_forward(x, inner, first, second, relevance)
+    expected = through_linear(rules, x, *first, through_linear(rules, inner, *second, relevance))
+    states = x, F.linear(x, *first), inner, F.linear(inner, *second)
+    passed = rules.feed_forward(states, first, second, start(rules, states[-1], relevance))
+    of_x = rules.relevance(x, passed)
     torch.testing.assert_close(of_x, expected)
 
 
@@ -121,7 +134,7 @@ def test_a_bias_spread_over_inputs_changes_little(random):
         for bias in (torch.zeros(10, dtype=x.dtype), random(10)):
             linear = partial(F.linear, weight=weight, bias=bias)
             expected = slow_by_token(linear, x, relevance, voita_share, rescale=True, spread=True)
-            of_x = Voita().linear(x, weight, bias, relevance)
+            of_x = through_linear(Voita(), x, weight, bias, relevance)
             distance = (of_x - expected).abs().sum() / expected.sum()
             distances[width, bool(bias.any())] = distance.item()
     assert distances[8, False] < 1e-12 > distances[64, False]
@@ -139,16 +152,21 @@ def test_add(name, random):
         SHARES[name],
         rescale=name == "voita",
     )
-    torch.testing.assert_close(torch.cat(rule_set(name).add(u, w, relevance), -1), expected)
+    rules = rule_set(name)
+    of_both = rules.add(u, w, start(rules, u + w, relevance))
+    of_each = [rules.relevance(part, passed) for part, passed in zip((u, w), of_both, strict=True)]
+    torch.testing.assert_close(torch.cat(of_each, -1), expected)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_logit(name, random):
     x, rows, bias = random(B, T, C), random(B, T, C), random(B, T)
-    of_x = rule_set(name).logit(x, rows, bias)
+    rules = rule_set(name)
+    of_x = rules.relevance(x, rules.logit(x, rows, bias).unsqueeze(1))[:, 0]
     for b, t in np.ndindex(B, T):
         one = torch.ones(1, 1, 1, 1, dtype=x.dtype)
-        single = rule_set(name).linear(x[b, t][None, None], rows[b, t][None], bias[b, t][None], one)
+        row = x[b, t][None, None], rows[b, t][None], bias[b, t][None]
+        single = through_linear(rules, *row, one)
         torch.testing.assert_close(of_x[b, t], single[0, 0, 0])
 
 
@@ -157,7 +175,9 @@ def test_logit(name, random):
 def test_layer_norm(name, block, random, monkeypatch):
     monkeypatch.setattr(module, "CACHED", block)
     x, weight, bias, relevance = random(B, T, C), random(C), random(C), random(B, P, T, C).abs()
-    of_x = rule_set(name).layer_norm(x, weight, bias, LN_EPS, relevance)
+    rules = rule_set(name)
+    passed = start(rules, F.layer_norm(x, (C,), weight, bias, LN_EPS), relevance)
+    of_x = rules.relevance(x, rules.layer_norm(x, weight, bias, LN_EPS, passed))
     if name == "voita":
         expected = slow_by_token(
             lambda v: F.layer_norm(v, (C,), weight, bias, LN_EPS),
@@ -212,10 +232,19 @@ def test_voita_attention(attention, block, monkeypatch):
         torch.testing.assert_close(of_inputs[b, p], rescaled(expected, relevance[b, p]))
 
 
+def through_attention(rules, q, k, v, weights, relevance):
+    """Relevance of queries, keys and values."""
+    passed = rules.attention(q, k, v, weights, start(rules, weights @ v, relevance))
+    return [
+        None if part is None else part if rules.name == "voita" else part * x.unsqueeze(1)
+        for x, part in zip((q, k, v), passed, strict=True)
+    ]
+
+
 def test_epsilon_attention(attention):
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    of_q, of_k, of_v = Epsilon().attention(q, k, v, weights, relevance)
+    of_q, of_k, of_v = through_attention(Epsilon(), q, k, v, weights, relevance)
     assert of_q is of_k is None
     for b, p, h in np.ndindex(B, P, H):
         function = lambda x, b=b, h=h: (weights[b, h] @ x.view(S, D)).flatten()  # noqa: E731
@@ -240,7 +269,7 @@ def slow_product(a, b, relevance):
 def test_attnlrp_attention(attention):
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    of_inputs = AttnLRP().attention(q, k, v, weights, relevance)
+    of_inputs = through_attention(AttnLRP(), q, k, v, weights, relevance)
     for b, p, h in np.ndindex(B, P, H):
         of_weights, of_v = slow_product(weights[b, h], v[b, h], relevance[b, p, h])
         logits = (q[b, h] @ k[b, h].T).masked_fill(masked[b, 0], 0.0)
@@ -257,7 +286,7 @@ def test_attnlrp_attention(attention):
 def test_voita_gives_what_one_token_cannot_pass_to_the_others(random):
     x, weight, relevance = random(1, 2, C), random(N, C), random(1, 1, 2, N).abs()
     x[0, 0] = 0
-    of_x = Voita().linear(x, weight, random(N), relevance)
+    of_x = through_linear(Voita(), x, weight, random(N), relevance)
     assert not of_x[0, 0, 0].any()
     torch.testing.assert_close(of_x.sum(), relevance.sum())
 
@@ -271,11 +300,11 @@ def test_epsilon_is_a_parameter_of_every_rule(name, random, attention, monkeypat
     expected = slow_by_token(
         lambda v: F.linear(v, weight, bias), x, relevance, SHARES[name], rescale=name == "voita"
     )
-    torch.testing.assert_close(rules.linear(x, weight, bias, relevance), expected)
+    torch.testing.assert_close(through_linear(rules, x, weight, bias, relevance), expected)
     q, k, v, masked, relevance = attention
     weights = softmax(q, k, masked)
-    large = rules.attention(q, k, v, weights, relevance)[2]
-    default = rule_set(name).attention(q, k, v, weights, relevance)[2]
+    large = through_attention(rules, q, k, v, weights, relevance)[2]
+    default = through_attention(rule_set(name), q, k, v, weights, relevance)[2]
     assert (large - default).abs().max() > 1e-3
 
 
