@@ -250,6 +250,10 @@ BAD = {
         ["--reverse-path", "{out}", "--combine", "mean"],
         "would overwrite the input",
     ),
+    "a learned file where the signature goes": (
+        ["--combine", "learned", "--learned", "{out}.json"],
+        "would overwrite the input",
+    ),
     "one text only": (
         ["--source-file", "{corpus}/test.src"],
         r"test.src:1: not a line 'source \|\|\| target'; if this file has sources alone, name",
