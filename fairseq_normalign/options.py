@@ -124,12 +124,12 @@ def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
         if name in kinds:
             argument["type"] = kinds[name]
         if default == "required":
-            argument["required"] = True
-        elif default:
+            argument["required"], default = True, ""
+        if default:
             defaults = list(map(argument["type"], default.split()))
             argument["default"] = defaults if "nargs" in argument else defaults[0]
         help = re.sub(r"%(?!\()", "%%", " ".join(help.split()))
-        group.add_argument(*names, **argument, help=_with_default(help, argument.get("default")))
+        group.add_argument(*names, **argument, help=_with_default(help, default))
 
 
 def _argument(value: str = "") -> dict[str, Any]:
@@ -146,7 +146,7 @@ def _argument(value: str = "") -> dict[str, Any]:
         argument["nargs"] = "?"
     choices = name.split("|")
     if choices[0].isdigit():
-        return argument | {"type": int, "choices": list(map(int, choices))}
+        return argument | {"type": from_0, "choices": list(map(int, choices))}
     if name.islower():
         return argument | {"choices": choices}
     return argument | {"metavar": name, "type": VALUES.get(name, str)}
@@ -154,7 +154,7 @@ def _argument(value: str = "") -> dict[str, Any]:
 
 def _with_default(help: str, default: Any) -> str:
     """Adds the default to a help text that does not state it."""
-    if default is None or default is False or default in ("", []) or "default" in help:
+    if default is None or default is False or default in ("", [], ()) or "default" in help:
         return help
     words = default if isinstance(default, (list, tuple)) else [default]
     return f"{help} (default: {' '.join(map(str, words))})"

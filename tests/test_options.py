@@ -23,6 +23,7 @@ class Options:
     limit: int | None = option(None, "take the first N (default: all)", positive, metavar="N")
     average: str = option("macro", "of the ratios", choices=("macro", "micro"))
     methods: list = option(["norms"], "soft methods, 100 % of them", many=True)
+    bounds: tuple = option((), "where groups begin", many=True)
     exact: bool = option(False, "no sampling", group="numbers")
     workers: int = option(1, "processes", positive)
     gold: object = None  # no flag
@@ -36,9 +37,10 @@ def parsed(*words):
 
 def test_flags_and_keywords_are_those_of_the_fields():
     parser, options = parsed("--limit", "3", "--methods", "norms", "weights", "--exact")
-    assert options == Options(3, "macro", ["norms", "weights"], True, 1, "x")
+    assert options == Options(3, "macro", ["norms", "weights"], (), True, 1, "x")
     text = " ".join(parser.format_help().split())
     assert "(default: all)" in text
+    assert "(default: )" not in text
     assert "numbers:" in text
 
 
@@ -70,6 +72,7 @@ training: of the head
       get worse, 100 % of them
   --step input|output = input  which row
   --index 0|1  first word
+  --size X = 10  gigabytes
   --method NAME... = norms weights  some
   --layer N = auto  one
   --category NAME=REGEX+  one each time
@@ -78,7 +81,15 @@ training: of the head
       the file to write
 """
 DEFAULTS = {
-    **{"gold": "g", "target": [], "epochs": 6, "step": "input", "index": None, "cpu": False},
+    **{
+        "gold": "g",
+        "target": [],
+        "epochs": 6,
+        "step": "input",
+        "index": None,
+        "size": 10,
+        "cpu": False,
+    },
     **{"method": ["norms", "weights"], "layer": "auto", "category": [], "out_file": "x"},
 }
 
@@ -94,7 +105,7 @@ DEFAULTS = {
 )
 def test_options_that_are_declared_as_text(words, changes):
     parser = argparse.ArgumentParser()
-    declare(parser, TEXT, layer=str)
+    declare(parser, TEXT, layer=str, size=float)
     declare(parser, "training:\n  --more  of the same heading")
     args = parser.parse_args(["g", *words.split(), "-o", "x"])
     assert vars(args) == {**DEFAULTS, "more": False, **changes}
@@ -102,12 +113,20 @@ def test_options_that_are_declared_as_text(words, changes):
     assert (
         "training: of the head -e N, --epochs N at most: it stops when held-out pairs get" in text
     )
+    assert "gigabytes (default: 10)" in text
     assert text.count("training:") == 1
 
 
 @pytest.mark.parametrize("words", ["", "-o x -e 0", "-o x --step both", "-o x --index 2"])
 def test_values_that_are_not_declared(words):
     parser = argparse.ArgumentParser(exit_on_error=False)
-    declare(parser, TEXT, layer=str)
+    declare(parser, TEXT, layer=str, size=float)
     with pytest.raises((argparse.ArgumentError, SystemExit)):
         parser.parse_args(["g", *words.split()])
+
+
+def test_a_word_where_a_number_may_stand():
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    declare(parser, "--index 0|1  first word")
+    with pytest.raises(argparse.ArgumentError, match="'x': expected a number from 0"):
+        parser.parse_args(["--index", "x"])

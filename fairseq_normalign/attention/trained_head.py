@@ -236,6 +236,5 @@ def trained_shares(path: str, forcing: TeacherForcing, pairs: list[Pair]) -> Ten
     trained = head_of(path, forcing.model)
     queries, keys, padding = head_states(forcing, pairs)
     read = with_neighbours(queries)
-
     on_device = AlignmentHead(*[part.to(queries.device) for part in trained])
     return log_shares(on_device, read, keys, padding).exp()

@@ -154,8 +154,8 @@ def check_learned(args: Namespace) -> None:
     checks.excludes(args, "learned", "layer", "step", "head")
     if is_stream(args.learned):
         raise InputError(f"--learned {args.learned}: not a file")
-    if args.output:
-        refuse_unwritable(args.output, args.learned)
+    for path in (args.output, f"{args.output}.json") if args.output else ():
+        refuse_unwritable(path, args.learned)
     if not Path(args.learned).is_file():
         refuse_unwritable(args.learned, *checks.inputs_of(args))
 

@@ -40,11 +40,12 @@ def check(args: Namespace) -> None:
     args.mixing, args.statistics = True, False
     if args.analyses == ["all"]:
         args.analyses = list(ANALYSES)
-    args.analyses = [SCOPES.get(name, name.upper()) for name in args.analyses]
     known = dict.fromkeys([*ANALYSES, *LAYER_ANALYSES])
     for name in args.analyses:
-        if name not in known:
-            raise InputError(f"--analyses {name}: choose from {', '.join(known)}, or all")
+        if name not in SCOPES and name.upper() not in known:
+            choices = ", ".join([*known, *SCOPES])
+            raise InputError(f"--analyses {name}: choose from {choices}, or all")
+    args.analyses = [SCOPES.get(name, name.upper()) for name in args.analyses]
     args.layers = not set(args.analyses) <= set(ANALYSES)
 
 

@@ -222,7 +222,7 @@ def _apart(unknown: Sequence[str]) -> tuple[list[str], list[str]]:
     others: list[str] = []
     names: list[str] = []
     for before, word in pairwise(["", *unknown]):
-        is_name = not word.startswith("-") and not before.startswith("-")
+        is_name = (word == "-" or word[:1] != "-") and before[:1] != "-"
         (names if is_name else others).append(word)
     return others, names
 

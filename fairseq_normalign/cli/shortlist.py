@@ -38,7 +38,7 @@ def check(args: Namespace) -> None:
     args.confidence = args.interactive = args.never_empty = False
     align.check(args)
     for path in outputs(args):
-        refuse_unwritable(path, *checks.inputs_of(args), *(args.pieces or ()))
+        refuse_unwritable(path, *checks.inputs_of(args), *args.pieces)
 
 
 parse_args = options.model_command(
@@ -58,7 +58,7 @@ def outputs(args: Namespace) -> list[str]:
 
 
 def main(args: Namespace) -> None:
-    splitters(args.pieces or ())  # refuses bad ones before anything is aligned
+    splitters(args.pieces)  # refuses bad ones before anything is aligned
     run_command("shortlist", args, partial(tasks, count=True), finish)
 
 

@@ -91,21 +91,24 @@ class RoleComparison(Result):
 def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
     """What ``normalign heads -o`` wrote of several models, measured alike."""
     models = []
+    settings: dict[str, tuple[object, str]] = {}  # with the first file that has each
     for path, short in zip(paths, short_names(paths), strict=True):
         result = read_result(path)
         name = str(result.signature.get("checkpoint", short))
         models.append(Model(name, _heads(path, result), result.signature))
-        first = models[0].signature
         for setting, value in result.signature.items():
-            if setting not in OWN and first.get(setting, value) != value:
+            if setting in OWN:
+                continue
+            first, of_path = settings.setdefault(setting, (value, path))
+            if value != first:
                 raise InputError(
-                    f"{path}: was measured with {setting} {value}, {paths[0]} with "
-                    f"{first[setting]}; measure both with the same options"
+                    f"{path}: was measured with {setting} {value}, {of_path} with {first}; "
+                    "measure both with the same options"
                 )
     if len({model.name for model in models}) < len(models):
         names = short_names(paths)
         models = [model._replace(name=name) for model, name in zip(models, names, strict=True)]
-    shared = {name: value for name, value in models[0].signature.items() if name not in OWN}
+    shared = {setting: value for setting, (value, _) in settings.items()}
     checkpoints = "+".join(model.name for model in models)
     return RoleComparison(models, {"checkpoints": checkpoints, **shared}, kinds)
 

@@ -49,10 +49,10 @@ def complete(args: argparse.Namespace, defaults: Mapping[str, Any] | None = None
             f"{checkpoint}: no dictionaries (dict.*.txt) beside it; name them with --data DIR"
         )
     accept_own_user_dir(args.fairseq_argv)
-    parser = options.get_generation_parser()
-    parser.error = _refuse
-    parser.set_defaults(**(defaults or {}))
     try:
+        parser = options.get_generation_parser()
+        parser.error = _refuse
+        parser.set_defaults(**(defaults or {}))
         parsed = options.parse_args_and_arch(parser, list(args.fairseq_argv))
     except FileNotFoundError as error:  # fairseq says only where it looked
         raise InputError(

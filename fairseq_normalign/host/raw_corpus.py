@@ -121,7 +121,7 @@ def raw_corpus(
         files = corpus_texts(args)
     total = count_lines(files[0])
     for other in files[1:]:  # before the work begins
-        refuse_other_count(other, total)
+        refuse_other_count(other, total, files[0].name)
 
     def items() -> Iterator[Item]:
         for row in islice(read_together(*files, *links), limit):

@@ -180,7 +180,6 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
                 raise InputError(
                     f"{name} {value}: must be 0 or more, and above 0 with --target-heads"
                 )
-
         self.relevance_log = None
         if cfg.log_relevance:
             subset = cfg.valid_subset.split(",")[0]

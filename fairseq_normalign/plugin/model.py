@@ -174,8 +174,6 @@ class NormalignTransformer(TransformerModel):
         ``export={"cross": {"weights": None, "vectors": [-1]}}``, they are built for the last layer
         alone, and the others are None; so is a layer that layerdrop left out.
 
-
-
         Gradients pass, so that a criterion may use them. Weights are those before dropout.
         """
         if not export:

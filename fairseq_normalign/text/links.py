@@ -309,7 +309,7 @@ def count_lines(text: Any) -> int | None:
     return len(text) if hasattr(text, "__len__") else sum(1 for _ in text)
 
 
-def refuse_other_count(text: Any, total: int | None) -> None:
+def refuse_other_count(text: Any, total: int | None, corpus: str = "the corpus") -> None:
     """Refuses a file of more or fewer pairs than the corpus has, before it is worked on.
 
     Nothing is said of a pipe, and of a corpus that is one.
@@ -319,6 +319,6 @@ def refuse_other_count(text: Any, total: int | None) -> None:
         return
     if count > total or not text.open_ended:
         raise InputError(
-            f"line counts differ: {text.name} has {count}, the corpus has {total} lines; each "
+            f"line counts differ: {text.name} has {count}, {corpus} has {total} lines; each "
             "needs one line per sentence pair"
         )

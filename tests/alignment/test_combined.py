@@ -284,7 +284,7 @@ def test_a_learned_file_that_does_not_fit(tmp_path):
         CombinedAligner(aligner(), combine="auto").load_learned(path)
 
 
-DAMAGED = "not a file of normalign align --learned, or damaged"
+DAMAGED = "not a file of normalign align --learned, or a damaged one"
 
 
 @pytest.mark.parametrize(

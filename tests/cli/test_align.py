@@ -46,6 +46,13 @@ def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, t
         assert all(s < source_words and t < target_words for s, t in parse_links(line))
 
 
+def test_a_plugin_that_is_not_there_is_one_line(corpus, checkpoint):
+    done = align(corpus, checkpoint, "--user-dir", "none", check=False)
+    assert done.returncode == 2
+    assert done.stderr.endswith("none: no such directory; expected that of a plugin\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, tmp_path):
     output = tmp_path / "test.pharaoh"
     done = align(
@@ -243,6 +250,10 @@ BAD = {
         ["--reverse-path", "{out}", "--combine", "mean"],
         "would overwrite the input",
     ),
+    "a learned file where the signature goes": (
+        ["--combine", "learned", "--learned", "{out}.json"],
+        "would overwrite the input",
+    ),
     "one text only": (
         ["--source-file", "{corpus}/test.src"],
         r"test.src:1: not a line 'source \|\|\| target'; if this file has sources alone, name",
@@ -252,7 +263,7 @@ BAD = {
             *("--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt"),
             *("--layer", "1"),
         ],
-        "line counts differ: .*train.tgt has 1500, the corpus has 40 lines",
+        "line counts differ: .*train.tgt has 1500, .*test.src has 40 lines",
     ),
     "a learned file that is none": (
         ["--learned", "{corpus}/test.src"],

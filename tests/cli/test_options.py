@@ -125,7 +125,8 @@ CASES = [
     (evaluate, ["--gold", "gold"], "--gold, --gold-source and --gold-target go together"),
     (evaluate, ["--score-reference"], "--score-reference translates nothing"),
     (mixing, ["--category", "few"], "--category few: write NAME=REGEX, as in 'comma=▁"),
-    (mixing, ["--analyses", "norms"], "--analyses NORMS: choose from ATTN-W, ATTN-N, ATTNRE"),
+    (mixing, ["--analyses", "norms"], "--analyses norms: choose from ATTN-W, ATTN-N, ATTNRE"),
+    (mixing, ["--scope", "ffn"], "--analyses ffn: choose from .*, ff, ff-res, ff-res-ln, or all"),
     (mixing, ["--frequencies", "a", "b", "c"], "--frequencies: 3 files; name one, or"),
     (stats, ["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png"),
     (evolution, ["--words", "w1"], "--words and --plot-words go together"),
@@ -158,6 +159,13 @@ def test_what_is_fairseqs_is_handed_on(place):
     assert args.layer == 2
     assert args.path == ["model.pt"]
     assert args.fairseq_argv == ["data", "--cpu", "--source-lang", "de", "--beam", "3"]
+
+
+def test_stdin_may_stand_behind_options(place):
+    Path("data/model.pt").touch()
+    args = align.parse_args(["data/", "--learned", "new", "-"])
+    assert args.source_file == "-"
+    assert align.parse_args(["data/", "--beam", "3", "text", "-"]).target_file == "-"
 
 
 @pytest.mark.parametrize(

@@ -102,4 +102,4 @@ def test_a_head_keeps_its_name_and_role(folder):
     assert of_head.count("-1 (") == 2
     (removed,) = [line for line in done.stdout.splitlines() if line.startswith("encoder.1.1")]
     assert removed.endswith("removed")
-    assert "P: positional" in (folder / "small.svg").read_text()
+    assert "P positional" in (folder / "small.svg").read_text()

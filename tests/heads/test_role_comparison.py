@@ -89,8 +89,12 @@ def test_files_of_models_of_one_name_are_told_apart(tmp_path):
 def test_roles_that_were_measured_otherwise(tmp_path):
     other = write(tmp_path / "b.json", SMALL, {**SETTINGS, "positional": 0.7})
     message = "b.json: was measured with positional 0.7, .*a.json with 0.9"
+    files = [write(tmp_path / "a.json", FULL), other]
     with pytest.raises(InputError, match=message):
-        compared([write(tmp_path / "a.json", FULL), other], ["encoder"])
+        compared(files, ["encoder"])
+    not_measured = write(tmp_path / "first.json", SMALL, {"sentences": 9})
+    with pytest.raises(InputError, match=message):
+        compared([not_measured, *files], ["encoder"])
 
 
 LAYERS = Table(["layer"], [["encoder.1"]], name="layers")
