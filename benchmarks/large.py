@@ -44,7 +44,7 @@ def large(shape: Shape = TINY, sizes: Sequence[int] = (1_000, 100_000)) -> Itera
         yield Row(what, of_long, of_short, "MB", of_long / of_short, "≤ 1.1")
 
 
-def samples(shape: Shape = TINY, sizes: Sequence[int] = (2_000, 20_000, 100_000)) -> Iterator[Row]:
+def samples(shape: Shape = TINY, sizes: Sequence[int] = (2_000, 100_000)) -> Iterator[Row]:
     """Peak memory of what draws samples, which grow until they are full."""
     peaks = []
     for size in sizes:

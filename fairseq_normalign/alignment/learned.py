@@ -18,7 +18,9 @@ once: if the labels were made with the clues, the clues would confirm themselves
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -66,6 +68,7 @@ LEAST_WEIGHT = 0.5  # of a view, by which the weights of clues are divided
 # the null is chosen was decided there and on the development pairs of XL-WA's English–Spanish.
 NULL_OF_CLUES = -6.0
 NULLS = np.arange(-9, -0.5, 0.5)
+WORDS = 100_000  # whose bigrams are kept
 
 
 class Example(NamedTuple):
@@ -353,7 +356,8 @@ def neighbours(soft: np.ndarray, steps: Sequence[tuple[int, int]]) -> np.ndarray
     """log of the mean probability of the links at some steps from each cell."""
     far = 2
     targets, sources = soft.shape
-    padded = np.pad(soft, far)
+    padded = np.zeros((targets + 2 * far, sources + 2 * far))
+    padded[far : far + targets, far : far + sources] = soft
     total = np.zeros(soft.shape)
     for down, right in steps:
         rows = slice(far + down, far + down + targets)
@@ -364,18 +368,24 @@ def neighbours(soft: np.ndarray, steps: Sequence[tuple[int, int]]) -> np.ndarray
 def spelling(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     """Dice's coefficient of the words' character bigrams, with marks for beginning and end."""
     of_sources, of_targets = ([_bigrams(word) for word in side] for side in (source, target))
-    similar = np.zeros((len(target), len(source)))
+    words_with = defaultdict(list)  # the source words that have a bigram
+    for s, of_source in enumerate(of_sources):
+        for bigram in of_source:
+            words_with[bigram].append(s)
+    both = np.zeros((len(target), len(source)))
     for t, of_target in enumerate(of_targets):
-        for s, of_source in enumerate(of_sources):
-            if not of_target.isdisjoint(of_source):
-                both = len(of_target & of_source)
-                similar[t, s] = 2 * both / (len(of_target) + len(of_source))
-    return similar
+        for bigram in of_target:
+            for s in words_with.get(bigram, ()):
+                both[t, s] += 1
+    sizes_of_sources = np.array([len(bigrams) for bigrams in of_sources])
+    sizes_of_targets = np.array([len(bigrams) for bigrams in of_targets])
+    return 2 * both / (sizes_of_targets[:, None] + sizes_of_sources)
 
 
-def _bigrams(word: str) -> set[str]:
+@lru_cache(WORDS)
+def _bigrams(word: str) -> frozenset[str]:
     marked = f" {word} "
-    return {marked[place : place + 2] for place in range(len(marked) - 1)}
+    return frozenset(marked[place : place + 2] for place in range(len(marked) - 1))
 
 
 def punctuation(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
@@ -387,8 +397,10 @@ def punctuation(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
 
 def identical(source: Sequence[str], target: Sequence[str]) -> np.ndarray:
     """1 where both words are the same string: numbers, names, punctuation."""
-    same = [[float(s == t) for s in source] for t in target]
-    return np.array(same).reshape(len(target), len(source))
+    numbers: dict[str, int] = {}
+    of_sources = np.array([numbers.setdefault(word, len(numbers)) for word in source])
+    of_targets = np.array([numbers.setdefault(word, len(numbers)) for word in target])
+    return (of_targets[:, None] == of_sources).astype(float)
 
 
 def position(targets: int, sources: int) -> np.ndarray:

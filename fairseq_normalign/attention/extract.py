@@ -53,19 +53,25 @@ def _merge(
 ) -> np.ndarray:
     """Merge neighbours with the same id along ``axis``; place ``i`` of the result is id ``i``."""
     ids = np.asarray(word_ids, dtype=np.intp)
-    starts = np.flatnonzero(np.diff(ids, prepend=-1))
-    if len(starts) == 0:
+    if len(ids) == 0:
         return soft
-    count = int(ids[-1]) + 1
-    if len(starts) == len(ids) == count:  # every word is one piece
+    sizes = np.bincount(ids)  # pieces of each word
+    if len(sizes) == len(ids) and sizes.all():  # every word is one piece
         return soft
-    by_word = np.moveaxis(soft, axis, -1)
-    merged = MERGES[how].reduceat(by_word, starts, axis=-1)
+    words = np.flatnonzero(sizes)
+    sizes = sizes[words]
+    merged = MERGES[how].reduceat(soft, sizes.cumsum() - sizes, axis=axis)
     if how == "mean":
-        merged = merged / np.diff(starts, append=len(ids)).astype(soft.dtype)
-    full = np.zeros((*merged.shape[:-1], count), dtype=merged.dtype)
-    full[..., ids[starts]] = merged
-    return np.moveaxis(full, -1, axis)
+        divisors = sizes.astype(soft.dtype)
+        merged = merged / (divisors if axis == -1 else divisors[:, None])
+    count = int(ids[-1]) + 1
+    if len(words) == count:
+        return merged
+    shape = list(merged.shape)
+    shape[axis] = count
+    full = np.zeros(shape, dtype=merged.dtype)
+    full.swapaxes(axis, 0)[words] = merged.swapaxes(axis, 0)
+    return full
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:

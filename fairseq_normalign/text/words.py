@@ -273,6 +273,7 @@ def byte_values() -> dict[str, int]:
     return {letter: byte for byte, letter in byte_letters().items()}
 
 
+@functools.lru_cache(100_000)
 def is_punctuation(word: str) -> bool:
     """Whether a word has punctuation alone, of any script: Unicode's categories P…"""
     categories = map(unicodedata.category, word)
