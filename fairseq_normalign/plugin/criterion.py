@@ -180,6 +180,8 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
                 raise InputError(
                     f"{name} {value}: must be 0 or more, and above 0 with --target-heads"
                 )
+        if min(cfg.l0_warmup_updates, cfg.log_relevance) < 0:
+            raise InputError("--l0-warmup-updates and --log-relevance must be 0 or more")
         self.relevance_log = None
         if cfg.log_relevance:
             subset = cfg.valid_subset.split(",")[0]

@@ -100,6 +100,7 @@ def test_gates_that_close_together_are_opened_again():
     [
         ({"l0_lambda_cross": -0.1}, "--l0-lambda-cross -0.1: must be 0 or more"),
         ({"l0_lambda": float("nan")}, "--l0-lambda nan: must be 0 or more"),
+        ({"l0_warmup_updates": -1}, "--l0-warmup-updates and --log-relevance must be 0 or more"),
         ({"l0_lambda": 0, "target_heads": 3}, "--l0-lambda 0: .* above 0 with --target-heads"),
     ],
 )
