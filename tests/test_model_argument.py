@@ -40,5 +40,5 @@ def test_several_models_come_before_the_texts(tmp_path):
     place_model(args, words, several=True)
     assert [args.path, args.source_file, args.target_file] == [words[:2], *words[2:]]
     assert args.bpe == "sentencepiece"
-    with pytest.raises(InputError, match=r"a\.en: unexpected"):
+    with pytest.raises(InputError, match=r"a\.en: one argument too many"):
         place_model(Namespace(**options, **texts), words, several=False)

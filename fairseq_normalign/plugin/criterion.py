@@ -213,7 +213,8 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         else:
             # What fairseq counts: an update that overflows is none.
             counted = metrics.get_meter("train", "num_updates")
-            updates = before + 1 if counted is None else int(counted.val)
+            has_counted = counted is not None and counted.val is not None
+            updates = int(counted.val) if has_counted else before + 1
             log.add(model, updates)
 
     def penalty(self, model: FairseqModule) -> tuple[Tensor, dict[str, float]]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.data import LanguagePairDataset
+from fairseq.logging import metrics
 
 from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
@@ -17,6 +18,12 @@ from tests.conftest import ToyTask, build_model
 from tests.host.test_binarised import write
 
 SOURCE, TARGET = ["w1 w2 w3 w4", "w5 w6", "w0"], ["w7 w8 w9", "w10", "w2 w3"]
+
+
+@pytest.fixture(autouse=True)
+def no_meters():
+    """fairseq's meters are of the process: other trainings may have left some."""
+    metrics.reset()
 
 
 @pytest.fixture
