@@ -49,7 +49,10 @@ BENCHMARKS = {
     "interactive": combination.interactive,
     "large": large.large,
     "samples": large.samples,
+    "workers": large.workers,
+    "end-to-end": large.end_to_end,
 }
+BY_NAME = {"end-to-end"}  # half an hour: only if it is named
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -57,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         prog="python -m benchmarks", description="Measure what we claim, on one thread."
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"any of {', '.join(BENCHMARKS)}; all by default"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"any of {', '.join(BENCHMARKS)} (default: all but {', '.join(BY_NAME)})",
     )
     parser.add_argument(
         "--json", type=Path, default=Path(__file__).with_name("results.json"), metavar="FILE"
@@ -69,9 +75,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"unknown benchmark {', '.join(sorted(unknown))}; expected any of "
             f"{', '.join(BENCHMARKS)}"
         )
+    default = [name for name in BENCHMARKS if name not in BY_NAME]
     rows = []
     print(timing.HEADER)
-    for row in chain.from_iterable(BENCHMARKS[name]() for name in args.names or BENCHMARKS):
+    for row in chain.from_iterable(BENCHMARKS[name]() for name in args.names or default):
         print(timing.format_row(row), flush=True)
         rows.append(row)
     results = {"machine": timing.machine(), "rows": [row._asdict() for row in rows]}

@@ -4,11 +4,11 @@
 #
 # usage: tables.sh [TABLE …]    TABLE is a name in $TABLES (default: all). Tables that need trained models of their own are
 #   not here: docs/pruning.md, training.md, evolution.md and reproduce.md have their commands beside the tables.
-#   NORMALIGN_DATA         holds deen/{train.{de,en}.gz,test.de,test.en,test.talp,spm.model}, enfr/test.{en,fr} and ud/
-#   NORMALIGN_CHECKPOINTS  holds deen.pt, ende.pt, dict.txt, enfr.pt, fren.pt, dict.enfr.txt (default: checkpoints beside it)
+#   NORMALIGN_DATA         holds deen/{train.{de,en}.gz,test.de,test.en,test.talp,spm.model}, enfr/test.{en,fr}, enes/{train.{en,es}.gz,dev.en,dev.es,dev.talp,spm.model} and ud/
+#   NORMALIGN_CHECKPOINTS  holds {deen,ende}.pt, dict.txt, {enfr,fren}.pt, dict.enfr.txt, {enes,esen}.pt, dict.enes.txt (default: checkpoints beside it)
 # Writes tables/TABLE.txt in the clone; about an hour on two cores.
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-TABLES="results conventions compare combine align alti gradients blocks heads speed"
+TABLES="results conventions compare spanish align alti gradients blocks heads speed"
 for table in "$@"; do
   case " $TABLES " in *" $table "*) ;; *) echo "tables.sh: no table $table; the tables are: $TABLES" >&2; exit 2 ;; esac
 done
@@ -18,12 +18,13 @@ for file in "$DATA/deen/test.talp" "$CHECKPOINTS/deen.pt"; do
   [ -f "$file" ] || { echo "tables.sh: $file is missing; set NORMALIGN_DATA and NORMALIGN_CHECKPOINTS" >&2; exit 2; }
 done
 DATA=$(cd "$DATA" && pwd) CHECKPOINTS=$(cd "$CHECKPOINTS" && pwd) SCRIPTS=$ROOT/scripts
-mkdir -p "$ROOT/tables/dict" "$ROOT/tables/dict.enfr"
+mkdir -p "$ROOT"/tables/dict{,.enfr,.enes}
 cd "$ROOT/tables"
 for language in de en; do cp -f "$CHECKPOINTS/dict.txt" "dict/dict.$language.txt"; done
 for language in en fr; do cp -f "$CHECKPOINTS/dict.enfr.txt" "dict.enfr/dict.$language.txt"; done
+for language in en es; do cp -f "$CHECKPOINTS/dict.enes.txt" "dict.enes/dict.$language.txt"; done
 
-TEXT=$DATA/deen/test GOLD=$DATA/deen/test.talp EFLOMAL=$ROOT/tables/compare/eflomal
+TEXT=$DATA/deen/test GOLD=$DATA/deen/test.talp
 BPE="--bpe sentencepiece --sentencepiece-model $DATA/deen/spm.model --cpu"
 of() { echo "dict --path $CHECKPOINTS/$1.pt --source-file $2 --target-file $3 $BPE"; } # a model, and texts for it
 DE_EN=$(of deen "$TEXT.de" "$TEXT.en") EN_DE=$(of ende "$TEXT.en" "$TEXT.de")
@@ -44,15 +45,14 @@ halves() { # the texts and the gold of odd and of even lines
 
 results() { bash "$SCRIPTS/real_deen.sh" "$DATA" "$CHECKPOINTS"; } # README, docs/results.md, docs/align.md
 conventions() { bash "$SCRIPTS/conventions.sh" "$DATA" "$CHECKPOINTS"; }
-compare() { # eflomal samples: its rows differ by some tenths from run to run
+compare() { # eflomal samples: its rows are means of three runs
   python "$SCRIPTS/compare_aligners.py" --train "$DATA/deen/train" --test "$TEXT" -s de -t en --gold "$GOLD" --gold-index 1 \
     --path "$CHECKPOINTS/deen.pt" --reverse-path "$CHECKPOINTS/ende.pt" --corpus "dict $BPE" --out compare
 }
-combine() { # after compare
-  aligned one.learned $DE_EN --combine learned
-  aligned both.learned $BOTH
-  aligned both.eflomal $BOTH --evidence links:"$EFLOMAL/forward" links:"$EFLOMAL/reverse"
-  scored one.learned both.learned both.eflomal "$EFLOMAL/grow-diag-final-and"
+spanish() {
+  python "$SCRIPTS/compare_aligners.py" --train "$DATA/enes/train" --test "$DATA/enes/dev" -s en -t es --gold "$DATA/enes/dev.talp" \
+    --path "$CHECKPOINTS/enes.pt" --reverse-path "$CHECKPOINTS/esen.pt" --out spanish \
+    --corpus "dict.enes --bpe sentencepiece --sentencepiece-model $DATA/enes/spm.model --cpu"
 }
 align() {
   for method in weights norms lrp-epsilon lrp-attnlrp; do
