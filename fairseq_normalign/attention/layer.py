@@ -40,8 +40,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "tanh": torch.tanh,
 }
-# What a layer has if its feed-forward net is more than two maps, and the option (NormFormer).
-MORE_THAN_A_NET = {"ffn_layernorm": "--scale-fc", "w_resid": "--scale-resids"}
+# What of a layer has parameters; more would also change what is added (a gate, an adapter).
+KNOWN = {"self_attn", "encoder_attn", "self_attn_layer_norm", "encoder_attn_layer_norm"}
+KNOWN |= {"fc1", "fc2", "final_layer_norm"}
 LEAST_STEP = 1e-8  # in float64, where differences are exact to 1e-16
 LEAST_CHANGE = 1e-30  # what rows of value zeroing are divided by at least
 
@@ -257,9 +258,12 @@ def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
     where = f"{side} layer {number + 1}"
     if not (hasattr(layer, "fc1") and hasattr(layer, "fc2")):
         raise InputError(f"{where} has no feed-forward net of two linear maps")
-    for attribute, option in MORE_THAN_A_NET.items():
-        if getattr(layer, attribute, None) is not None:
-            raise InputError(f"{where} uses {option}, which changes what is added")
+    more = {name.partition(".")[0] for name, _ in layer.named_parameters()} - KNOWN
+    if more:
+        raise InputError(
+            f"{where} also has {', '.join(sorted(more))}; only layers of attention, layer norms and "
+            "a feed-forward net of two linear maps can be divided"
+        )
     name = getattr(layer.activation_fn, "__name__", type(layer.activation_fn).__name__)
     if name not in ACTIVATIONS:
         raise InputError(

@@ -162,8 +162,8 @@ def test_where_the_argument_is_0_the_slope_is_the_derivative():
 
 REFUSED = {
     "activation relu_squared has no closed form": {"activation_fn": "relu_squared"},
-    "uses --scale-fc": {"scale_fc": True},
-    "uses --scale-resids": {"scale_resids": True},
+    "also has ffn_layernorm": {"scale_fc": True},
+    "also has w_resid": {"scale_resids": True},
 }
 
 
@@ -178,6 +178,13 @@ def test_a_layer_without_two_linear_maps_is_refused():
     model = build_model()
     del model.encoder.layers[0].fc2
     with pytest.raises(InputError, match="encoder layer 1 has no feed-forward net of two linear"):
+        feed_forward(model, "encoder", 0)
+
+
+def test_a_gated_net_is_refused():
+    model = build_model()
+    model.encoder.layers[0].fc3 = torch.nn.Linear(4, 4)  # as T5's w0 ⊙ w1
+    with pytest.raises(InputError, match="encoder layer 1 also has fc3"):
         feed_forward(model, "encoder", 0)
 
 
