@@ -21,11 +21,8 @@ from fairseq_normalign.host.model_files import (
 )
 
 READING = "reading.json"  # of folders that normalign import made: says how text is read
-TEXTS = (
-    "source_file",
-    "hypotheses",
-    "conllu",
-)  # options that name text, which is split into pieces
+# Options by which text comes, which is split into pieces
+TEXTS = ("source_file", "hypotheses", "conllu", "interactive")
 SPLITTERS = {
     "sentencepiece": "SentencePiece",
     "subword_nmt": "BPE codes",

@@ -81,6 +81,11 @@ def made_with(path: str | Path) -> dict[str, object]:
     return {}
 
 
+def first_index(path: str | Path, named: int | None = None) -> int:
+    """The first word of a file of links: as an option names it, else as it was written."""
+    return named if named is not None else int(made_with(path).get("index") == 1)
+
+
 def _read(beside: Path) -> tuple[dict[str, object], int | None]:
     try:
         made = parse_json(beside.read_text(encoding="utf-8"))

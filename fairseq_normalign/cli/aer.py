@@ -11,7 +11,7 @@ from itertools import chain
 from fairseq_normalign.alignment import aer, breakdown
 from fairseq_normalign.alignment import link_doctor as doctor
 from fairseq_normalign.alignment.scores import ScoresResult, System
-from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.alignment.signature import first_index, made_with
 from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.output import (
@@ -93,7 +93,9 @@ def main(args: Namespace) -> None:
         possible=args.possible,
     )
     reading = {"reverse": args.reverse_hyp, "format": args.hyp_format}
-    systems = [LinkFile(path, index=index_of(args, path), **reading) for path in args.input]
+    systems = [
+        LinkFile(path, index=first_index(path, args.hyp_index), **reading) for path in args.input
+    ]
     texts = [TextFile(path) for path in (args.source, args.target) if path]
     names = [gold.name, *(system.name for system in systems)]
     bounds = [partial(breakdown.check_bounds, names, args.source, args.target)] if texts else []
@@ -144,11 +146,6 @@ def counted_text(args: Namespace, kind: str) -> str | None:
     return getattr(args, f"count_{side}") or getattr(args, side)
 
 
-def index_of(args: Namespace, path: str) -> int:
-    """The first word of a file of links: as the option says, else as it was written."""
-    return args.hyp_index if args.hyp_index is not None else int(made_with(path).get("index") == 1)
-
-
 def warn(args: Namespace, system: LinkFile, links: Sequence, golds: Sequence[Gold]) -> None:
     """Says if a file looks misread."""
     read = doctor.Conventions(
@@ -168,7 +165,7 @@ def signature_of(args: Namespace, path: str) -> dict:
     reverse = ["ref"] * args.reverse_gold + ["hyp"] * args.reverse_hyp
     options = {
         "ref-index": args.gold_index,
-        "hyp-index": index_of(args, path),
+        "hyp-index": first_index(path, args.hyp_index),
         "reverse": "+".join(reverse) or "none",
         "possible": args.possible,
     }

@@ -144,7 +144,10 @@ def check_combination(args: Namespace) -> None:
 
 def check_bitext(args: Namespace) -> None:
     if len(args.bitext) > 2:
-        raise InputError("--bitext takes SOURCE TARGET, or one file of ' ||| ' lines")
+        raise InputError(
+            f"--bitext takes SOURCE TARGET, or one file of ' ||| ' lines, not {len(args.bitext)} "
+            "files; name the corpus before --bitext"
+        )
 
 
 def check_learned(args: Namespace) -> None:

@@ -53,6 +53,10 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
         raise InputError(
             f"{args.learned}: was learned without a bitext; for --bitext name a new file"
         )
+    if learned and args.bitext:
+        shell.note(
+            f"{args.learned} keeps the bitext that it was learned with; --bitext is not read"
+        )
     corpus = raw_corpus(args, aligner.models, link_files(args))
     models = aligning(args, aligner, corpus.kind, learned)
     first = []

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 
-from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.alignment.signature import first_index
 from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
 from fairseq_normalign.cli.options import command
-from fairseq_normalign.cli.output import OUTPUT, show
+from fairseq_normalign.cli.output import TABLES, show
 from fairseq_normalign.errors import InputError
 
 DESCRIPTION = """How good word alignments are, measured without gold: how well linked words predict
 each other in the rest of the corpus, in nats per word. All files must align the same text, of 100
 pairs or more."""
+FEW = 100
 EXAMPLE = "normalign gain test.de test.en one.links two.links"
 
 
@@ -32,7 +34,7 @@ def check(args: Namespace) -> None:
     check_outputs(args, *files)
 
 
-parse_args = command("gain", DESCRIPTION, EXAMPLE, OPTIONS + OUTPUT, check)
+parse_args = command("gain", DESCRIPTION, EXAMPLE, OPTIONS + TABLES, check)
 
 
 def main(args: Namespace) -> None:
@@ -43,7 +45,7 @@ def main(args: Namespace) -> None:
     texts = [TextFile(args.source), TextFile(args.target)]
     files = []
     for path in args.links:
-        files.append(LinkFile(path, index=int(made_with(path).get("index") == 1)))
+        files.append(LinkFile(path, index=first_index(path)))
     linked: list[list] = [[] for _ in files]
     for number, (source, target, *links) in enumerate(read_together(*texts, *files), 1):
         for file, of_file, pairs in zip(files, links, linked, strict=True):
@@ -54,5 +56,7 @@ def main(args: Namespace) -> None:
                         f"{len(source)} source and {len(target)} target words here"
                     )
             pairs.append((source, target, sorted(of_file)))
+    if len(linked[0]) < FEW:
+        warnings.warn(f"{len(linked[0])} pairs are few; the gain needs {FEW} or more", stacklevel=2)
     systems = [gains(pairs) for pairs in linked]
     show(GainResult(args.links, systems, args.samples, args.seed), args)

@@ -25,7 +25,7 @@ with frequency. Several checkpoints of one architecture give mean ± deviation."
 EXAMPLE = "normalign mixing deen/ a.de a.en --plot mixing.png"
 OPTIONS = f"""
 output:
-  --analyses --scope NAME... = ATTNRESLN-N
+  --scope --analyses NAME... = ATTNRESLN-N
       whose ratios are shown by layer and category: {", ".join(ANALYSES)}, or all of these; or, by
       what is looked at, from the attention alone to the whole layer with its feed-forward net:
       {", ".join(SCOPES)}; those from ff on are also measured for whole layers, which takes longer
@@ -38,15 +38,15 @@ output:
 def check(args: Namespace) -> None:
     check_block_options(args)
     args.mixing, args.statistics = True, False
-    if args.analyses == ["all"]:
-        args.analyses = list(ANALYSES)
+    if args.scope == ["all"]:
+        args.scope = list(ANALYSES)
     known = dict.fromkeys([*ANALYSES, *LAYER_ANALYSES])
-    for name in args.analyses:
+    for name in args.scope:
         if name not in SCOPES and name.upper() not in known:
             choices = ", ".join([*known, *SCOPES])
-            raise InputError(f"--analyses {name}: choose from {choices}, or all")
-    args.analyses = [SCOPES.get(name, name.upper()) for name in args.analyses]
-    args.layers = not set(args.analyses) <= set(ANALYSES)
+            raise InputError(f"--scope {name}: choose from {choices}, or all")
+    args.scope = [SCOPES.get(name, name.upper()) for name in args.scope]
+    args.layers = not set(args.scope) <= set(ANALYSES)
 
 
 parse_args = options.model_command(
@@ -69,6 +69,6 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     from fairseq_normalign.layers.mixing import MixingResult
 
     def result_of(survey, signature):
-        return MixingResult(survey.mixing, signature, args.analyses, args.average)
+        return MixingResult(survey.mixing, signature, args.scope, args.average)
 
     show_blocks(args, made, result_of, average=args.average)

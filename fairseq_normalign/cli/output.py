@@ -10,12 +10,12 @@ from fairseq_normalign.files import whole_file
 from fairseq_normalign.results.result import Result, write_result
 from fairseq_normalign.results.text import as_format
 
-OUTPUT = """
+TABLES = """
 output:
   -o --output FILE.json    write the result here, with all details
   -f --format text|json|csv|tsv|md|latex = text  format of what is printed
-  --plot FILE              draw it: .png, .pdf or .svg
 """
+OUTPUT = f"{TABLES}  --plot FILE              draw it: .png, .pdf or .svg\n"
 
 
 def show(result: Result, args: Namespace) -> None:
@@ -29,7 +29,7 @@ def write_result_files(result: Result, args: Namespace) -> None:
     if args.output:
         with whole_file(args.output) as file:
             write_result(result, file)
-    if args.plot:
+    if getattr(args, "plot", None):
         from fairseq_normalign.results.figure import save  # late: matplotlib is slow
 
         save(result.figure(), args.plot)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from fairseq_normalign.alignment.signature import made_with
+from fairseq_normalign.alignment.signature import first_index
 from fairseq_normalign.cli import checks
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
@@ -152,9 +152,7 @@ def with_links(args: Namespace, items: Sequence[Item], tokenizer: Tokenizer) -> 
     both = (InMemory(name_of(args.source), items), InMemory(name_of(args.target), targets))
     joined = list(read_together(*both))  # refuses unequal texts, whatever the links are
     if args.links is not None:
-        index = args.index
-        if index is None:
-            index = int(made_with(args.links).get("index") == 1)
+        index = first_index(args.links, args.index)
         return read_together(*both, LinkFile(args.links, index=index))
     from fairseq_normalign.alignment.loading import load
 

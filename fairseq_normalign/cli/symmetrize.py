@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 
-from fairseq_normalign.alignment.signature import made_with, signed_file
+from fairseq_normalign.alignment.signature import first_index, made_with, signed_file
 from fairseq_normalign.alignment.symmetrize import (
     HEURISTICS,
     ORDERS,
@@ -24,7 +24,7 @@ from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
 from fairseq_normalign.files import name_of, refuse_unwritable
 from fairseq_normalign.progress import bar
-from fairseq_normalign.text.link_formats import OF_LINKS, WRITERS, AlignedPair, file_lines
+from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS, WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
 
 DESCRIPTION = """Combine the word alignments of two directions. Writes Pharaoh lines unless -f names
@@ -42,7 +42,8 @@ REVERSE             alignment of the target-to-source direction
 --rev-order auto|{"|".join(ORDERS)} = auto
     order in REVERSE's links; auto: the one with more links in common with FORWARD, in the first
     {SAMPLE} lines
---index 0|1 = 0     first word, in all three files
+--index 0|1         first word, in all three files (default: 0, or as written; in the output, 1
+                    with -f naacl or talp)
 -f --format {"|".join(OF_LINKS)} = pharaoh  of what is written
 --input-format {"|".join(FORMATS)} = auto  format of FORWARD and REVERSE
 -o --output FILE    write to FILE, and its signature to FILE.json
@@ -69,8 +70,10 @@ def main(args: Namespace) -> None:
 
 def lines(args: Namespace, signature: dict) -> Iterator[str]:
     """A line of each pair; the signature learns which order REV's links have."""
-    forward = LinkFile(args.forward, index=args.index, format=args.input_format)
-    reverse = LinkFile(args.reverse, index=args.index, format=args.input_format)
+    forward, reverse = (
+        LinkFile(path, index=first_index(path, args.index), format=args.input_format)
+        for path in (args.forward, args.reverse)
+    )
     with bar("links") as shown:
         pairs = read_together(forward, reverse)
         first = list(islice(pairs, SAMPLE))
@@ -78,8 +81,12 @@ def lines(args: Namespace, signature: dict) -> Iterator[str]:
         for forward_links, links in chain(first, pairs):
             reverse_links = swapped(links) if order == "target-source" else links
             both = symmetrize(forward_links, reverse_links, args.heuristic, variant=args.variant)
-            yield WRITERS[args.format](AlignedPair(sorted(both)), args.index)
+            yield WRITERS[args.format](AlignedPair(sorted(both)), output_index(args))
             shown.update()
+
+
+def output_index(args: Namespace) -> int:
+    return int(args.format in FROM_1) if args.index is None else args.index
 
 
 def order_of(args: Namespace, first: list) -> str:
@@ -103,4 +110,7 @@ def signature_of(args: Namespace) -> dict:
     for key in forward.keys() & reverse.keys():
         if forward[key] != reverse[key]:
             options[key] = f"{forward[key]}+{reverse[key]}"
+    options.pop("index", None)
+    if output_index(args):
+        options["index"] = 1
     return {**options, "heuristic": args.heuristic, "variant": args.variant}

@@ -32,7 +32,7 @@ def run(*arguments):
         (["--heuristic", "grow-diag"], "0-0 1-2\n\n0-0 0-1\n"),
         (["--heuristic", "grow-diag", "--variant", "lilt"], "0-0 1-2\n\n0-0\n"),
         (["--heuristic", "intersection", "--rev-order", "source-target"], "0-0\n\n0-0\n"),
-        (["--heuristic", "intersection", "-f", "naacl"], "1 0 0 S\n1 1 2 S\n3 0 0 S\n"),
+        (["--heuristic", "intersection", "-f", "naacl"], "1 1 1 S\n1 2 3 S\n3 1 1 S\n"),
     ],
 )
 def test_lines_in_order(capsys, options, expected):
