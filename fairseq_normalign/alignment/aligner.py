@@ -208,7 +208,9 @@ class OpenAligner(Aligner):
         if models != _fingerprints(self):
             counts = {(1, 2): "a reverse model as well: add -r", (2, 1): "one model: leave out -r"}
             both = len(self.models), len(models)
-            advice = counts.get(both, "other models: name those, or another file")
+            advice = counts.get(
+                both, "other models, or another precision: use the same, or a new file"
+            )
             raise InputError(f"{path}: learned with {advice}")
         try:
             decided = self.by(decision)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -342,20 +343,23 @@ def bitext_of(
         return count_bitext(own, least) if corpus else None
     seen: tuple[set[str], set[str]] = (set(), set())
     names = " and ".join(named)
-    own = islice(own, MOST_PAIRS // 2)  # leaves room for the files
+    is_corpus = [Path(name).resolve() for name in named] == [
+        Path(name).resolve() for name in corpus
+    ]
+    own = islice(own, 0 if is_corpus else MOST_PAIRS // 2)  # leaves room for the files
     bitext = count_bitext(chain(own, _remembered(read_words(named), seen)))
     if not all(seen):
         raise InputError(f"{names}: no words; expected translated text, one sentence pair a line")
     known, turned = _known_share(first, seen), _known_share(first, seen[::-1])
     if turned > known and turned >= FAMILIAR:
         raise InputError(
-            f"{names}: source and target are swapped: the other way round, they have at least "
-            f"{turned:.0%} of the corpus's words on each side, and so only {known:.0%} on one"
+            f"{names}: source and target are swapped: the other way round, {turned:.0%} of the "
+            f"corpus's words are found, and so {known:.0%}"
         )
     if known < FAMILIAR:
         warnings.warn(
-            f"{names}: only {known:.0%} of the corpus's words on one side are in this bitext; are "
-            "languages and tokenisation the same?",
+            f"{names}: only {known:.0%} of the words of one side of the corpus are in this bitext; "
+            "are languages and tokenisation the same?",
             stacklevel=2,
         )
     return bitext

@@ -103,7 +103,7 @@ class CombinedAligner(OpenAligner):
             raise InputError(f"{what}: needs combination learned, not {combine}")
         self.aligners = [forward] if backward is None else [forward, backward]
         self.forcing, self.reader = forward.forcing, forward.reader
-        self.combine = LEARNED if links else combine
+        self.combine = LEARNED if links or bitext else combine
         self.link_streams, self.learn_pairs = links, learn_pairs
         self.bitext, self.corpus = bitext, corpus
         self.extract = extract

@@ -36,6 +36,8 @@ class Decision(NamedTuple):
         """What was decided on which pairs, in a line."""
         what = {LEARNED: "weights learned", NONE: "layer and step chosen"}.get(self.combine)
         text = f"{what or f'layers of {self.combine} chosen'} on {self.pairs} pairs without gold"
+        if self.model is not None and self.model.bitext is not None:
+            text += f", and a bitext of {self.model.bitext.pairs} pairs"
         if self.agreement is not None:
             text += f"; agreement of source and target words {self.agreement:.2f} (chance 0, all 1)"
         return text
