@@ -261,8 +261,8 @@ def feed_forward(model: nn.Module, side: str, number: int) -> FeedForward:
     more = {name.partition(".")[0] for name, _ in layer.named_parameters()} - KNOWN
     if more:
         raise InputError(
-            f"{where} also has {', '.join(sorted(more))}; only layers of attention, layer norms and "
-            "a feed-forward net of two linear maps can be divided"
+            f"{where} also has {', '.join(sorted(more))}; only layers of attention, layer norms "
+            "and a feed-forward net of two linear maps can be divided"
         )
     name = getattr(layer.activation_fn, "__name__", type(layer.activation_fn).__name__)
     if name not in ACTIVATIONS:

@@ -79,7 +79,7 @@ class HeadMeasure:
         self, models: ChunkReader, chunk: Chunk, prepared: Known, progress: Progress
     ) -> Partial:
         pairs, notes = self.pairs(models, chunk)
-        by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if not pair.skipped}
+        by_line = {line: pair for line, pair in enumerate(pairs, chunk.first) if pair.has_text}
         tally = Tally(prepared, {"pairs.sum": np.array([len(by_line)])})
         if by_line:
             self.add(tally, models, by_line)

@@ -76,6 +76,11 @@ class Pair(NamedTuple):
         """How many tokens the longer one of its sides has."""
         return max(len(self.source.tokens), len(self.target.tokens))
 
+    @property
+    def has_text(self) -> bool:
+        """Whether there are words: the marks of blank lines would pass for them."""
+        return not self.skipped and bool(self.source.text or self.target.text)
+
 
 class Side:
     """One side of a task: its dictionary, special tokens and segmentation."""

@@ -158,8 +158,7 @@ class Blocks:
         pairs, notes = models.pairs(chunk)
         measured = {}
         for line, pair in enumerate(pairs, chunk.first):
-            # The marks of a blank line alone would pass for text.
-            if not pair.skipped and (pair.source.text or pair.target.text):
+            if pair.has_text:
                 measured[line] = pair
         lines, sums = list(measured), Gathered()
         readers = self._readers(models, prepared["of_words"])

@@ -30,6 +30,7 @@ from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_
 
 Layers = int | Collection[int] | None
 Asked = str | Collection[str] | Mapping[str, Layers]  # quantities of a kind, or their layers
+EXPORT = '{"cross": ["weights", "vectors"]} or {"cross": {"vectors": -1}}'
 # One quantity of one kind of attention: the name that it gets in the result, kind, layers from 0.
 Wanted = tuple[str, str, list[int], Quantity]
 
@@ -42,6 +43,8 @@ def exported(model: nn.Module, export: Mapping[str, Asked]) -> Iterator[dict[str
         name → kind → an entry for each layer, None where nothing was asked for or recorded. It is
         filled when the context ends.
     """
+    if not isinstance(export, Mapping):
+        raise InputError(f"export={export!r}: use a dict, as in {EXPORT}")
     counts = Counter(kind for kind, _ in attentions(model))  # layers
     wanted: list[Wanted] = []
     for kind, asked in export.items():
@@ -68,6 +71,8 @@ def exported(model: nn.Module, export: Mapping[str, Asked]) -> Iterator[dict[str
 
 def _quantities(kind: str, asked: Asked, count: int) -> Iterator[Wanted]:
     """Layers are indices as Python's lists have them: -1 is the last of ``count``."""
+    if not asked:
+        raise InputError(f"export: name quantities of {kind} attention: {', '.join(QUANTITIES)}")
     for name in _listed(asked):
         if name not in QUANTITIES:
             raise InputError(
@@ -76,6 +81,8 @@ def _quantities(kind: str, asked: Asked, count: int) -> Iterator[Wanted]:
             )
         layers = asked[name] if isinstance(asked, Mapping) else None
         numbers = range(count) if layers is None else _listed(layers)
+        if not numbers or not all(isinstance(layer, int) for layer in numbers):
+            raise InputError(f"export: layers {layers!r}: use numbers, from 0; -1 is the last one")
         for layer in numbers:
             if not -count <= layer < count:
                 raise InputError(
