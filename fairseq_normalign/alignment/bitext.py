@@ -1,25 +1,33 @@
 """What the words of a bitext say of links: a hidden Markov model, counted without any gold.
 
-Vogel et al. (1996): each target word is emitted by a source word, its *position*, or by none, and
-the next one jumps from there. Words are translated by t(f | e), jumps of −12 … 12 have a weight
-each, and a target word without a source word keeps the position (Och and Ney, 2003).
+Vogel et al. (1996): each target token is emitted by a source token, its *position*, or by none, and
+the next one jumps from there. Tokens are translated by t(f | e), jumps of −12 … 12 have a weight
+each, and a target token without a source token keeps the position (Och and Ney, 2003).
+
+Tokens are pieces of words, by a BPE that is learned on the bitext: rare words are inflected or
+composed of what is frequent. A word is linked with the probability of the surest of its pieces.
 
 Both directions are counted by themselves; training them to agree was worse. Shapes: B pairs of a
-batch, T target words, S source words.
+batch, T target tokens, S source tokens.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.special import digamma
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from fairseq_normalign.attention.extract import to_words
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.paired import read_words
 
@@ -27,14 +35,15 @@ Words = Sequence[str]
 
 ROUNDS_IBM_1 = 4  # Brown et al., 1993: without jumps
 ROUNDS_HMM = 3  # 4 or 7 make no difference
-NULL = 0.2  # the probability that a target word has no source word
+NULL = 0.2  # the probability that a target token has no source token
 PRIOR = 0.01  # of the Dirichlet prior on t(f | e); 0.1 is as good
 FARTHEST = 12  # jumps beyond count as this
-LEAST = 1e-9  # of t(f | e): a word may always be emitted
+LEAST = 1e-9  # of t(f | e): a token may always be emitted
 KEPT = 1e-4  # translations below are forgotten once all is counted
 MOST_PAIRS = 250_000  # more make it slower, hardly better
 LARGE = 20_000  # pairs of a corpus that is counted without being asked for
-MOST_WORDS = 100  # of a sentence that is counted
+MERGES = 8000  # of the BPE; 4,000 and 16,000 are as good
+MOST_PIECES = 150  # of a sentence that is counted
 FAMILIAR = 0.5  # below this share of known words there is a warning
 CELLS = 1_000_000  # of a batch
 WINDOW = 1000  # pairs that are sorted by length together
@@ -43,7 +52,7 @@ WINDOW = 1000  # pairs that are sorted by length together
 class Posteriors(NamedTuple):
     """What a batch of pairs says, given the parameters."""
 
-    links: np.ndarray  # (B, T, S): P(target word t is emitted by source word s)
+    links: np.ndarray  # (B, T, S): P(target token t is emitted by source token s)
     made: np.ndarray  # (1 + S, S): expected jumps from position j (0: the start) to s
     open: np.ndarray  # (1 + S, S): how often they could have been made, by their norm
 
@@ -53,13 +62,13 @@ def posteriors(
 ) -> Posteriors:
     """Forward–backward over the positions of each pair.
 
-    From position j, which may be the start (0), the next word has no source word with probability
+    From position j, which may be the start (0), the next token has no source token with probability
     ``NULL``, and position s with (1 − NULL) w(s − j) / Σ_s' w(s' − j).
 
     Args:
         emissions: t(f_t | e_s), (B, T, S).
-        nulls: the probability of each target word without a source word, (B, T).
-        is_source: 1 for words, 0 for padding, (B, S).
+        nulls: the probability of each target token without a source token, (B, T).
+        is_source: 1 for tokens, 0 for padding, (B, S).
         jumps: w(−12) … w(12).
     """
     batch, targets, sources = emissions.shape
@@ -94,13 +103,13 @@ def posteriors(
 
 
 def _jump_numbers(sources: int) -> np.ndarray:
-    """Which weight the jump from each position to each source word has, (1 + S, S)."""
+    """Which weight the jump from each position to each source token has, (1 + S, S)."""
     jumps = np.arange(sources) - np.arange(-1, sources)[:, None]
     return np.clip(jumps, -FARTHEST, FARTHEST) + FARTHEST
 
 
 class Batch(NamedTuple):
-    """Pairs with the same number of target words, and about as many source words."""
+    """Pairs with the same number of target tokens, and about as many source tokens."""
 
     pairs: list[int]  # their numbers
     targets: np.ndarray  # (B, T)
@@ -109,7 +118,7 @@ class Batch(NamedTuple):
 
 
 def batches(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[Batch]:
-    """Pairs of word numbers (source, target) by length; those with an empty side have no links."""
+    """Pairs of numbers (source, target) by length; those with an empty side have no links."""
     by_length: dict[tuple[int, int], list[int]] = {}
     for number, (source, target) in enumerate(pairs):
         if len(source) and len(target):
@@ -128,11 +137,11 @@ def batches(pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> Iterator[Batch]:
 
 
 class Direction(NamedTuple):
-    """Source words that emit target words: what was counted in one direction."""
+    """Source pieces that emit target pieces: what was counted in one direction."""
 
-    table: csr_matrix  # t(f | e): source by target words
+    table: csr_matrix  # t(f | e): source by target pieces
     jumps: np.ndarray  # of −12 … 12
-    unigrams: np.ndarray  # of target words
+    unigrams: np.ndarray  # of target pieces
 
     def links(self, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[np.ndarray]:
         """P(link) of each pair, (T, S)."""
@@ -156,14 +165,14 @@ class Direction(NamedTuple):
         }
 
     @classmethod
-    def from_json(cls, contents: dict[str, Any], shape: tuple[int, int]) -> Direction:
+    def from_json(cls, contents: dict[str, Any], size: int) -> Direction:
         """Reads what :meth:`as_json` has made."""
         data, indices, ends = contents["table"]
         parts = np.array(data, np.float32), np.array(indices, np.int32), np.array(ends, np.int32)
-        table = csr_matrix(parts, shape)
+        table = csr_matrix(parts, (size, size))
         table.check_format(full_check=True)
         jumps = np.array(contents["jumps"], np.float32).reshape(2 * FARTHEST + 1)
-        unigrams = np.array(contents["unigrams"], np.float32).reshape(shape[1])
+        unigrams = np.array(contents["unigrams"], np.float32).reshape(size)
         for probabilities in (table.data, jumps, unigrams):
             if not np.all((probabilities >= 0) & (probabilities <= 1)):
                 raise ValueError("not probabilities")
@@ -194,24 +203,22 @@ def _looked_up(table: csr_matrix, batches: Iterable[Batch]) -> Iterator[tuple[Ba
             waiting, cells = [], 0
 
 
-def count_direction(
-    pairs: Sequence[tuple[np.ndarray, np.ndarray]], words: tuple[int, int]
-) -> Direction:
+def count_direction(pairs: Sequence[tuple[np.ndarray, np.ndarray]], size: int) -> Direction:
     """Counts one direction: IBM model 1, then jumps as well.
 
     t(f | e) is taken from the counts c by variational Bayes (Johnson, 2007):
     exp ψ(c(e, f) + α) / exp ψ(Σ_f c(e, f) + α), over all f that occur together with e.
 
     Args:
-        pairs: numbers of source and target words.
-        words: how many source and target words there are.
+        pairs: numbers of source and target pieces.
+        size: how many pieces there are.
     """
-    table = _together(pairs, words)  # its data are where the probability of a cell is kept
-    targets = np.bincount(np.concatenate([target for _, target in pairs]), minlength=words[1])
+    table = _together(pairs, size)  # its data are where the probability of a cell is kept
+    targets = np.bincount(np.concatenate([target for _, target in pairs]), minlength=size)
     unigrams = (targets / max(targets.sum(), 1)).astype(np.float32)
     kept = list(_looked_up(table, batches(pairs)))
-    of_rows = np.repeat(np.arange(words[0]), np.diff(table.indptr))
-    together = np.bincount(of_rows, minlength=words[0])
+    of_rows = np.repeat(np.arange(size), np.diff(table.indptr))
+    together = np.bincount(of_rows, minlength=size)
     probabilities = np.full(table.nnz + 1, 1.0, np.float32)  # all alike, at first
     jumps = np.ones(2 * FARTHEST + 1, np.float32)
     for turn in range(ROUNDS_IBM_1 + ROUNDS_HMM):
@@ -229,7 +236,7 @@ def count_direction(
                 np.add.at(opportunities, numbers, could)
             np.add.at(counts, places.ravel(), links.ravel().astype(float))
         prior = counts[1:] + PRIOR
-        sums = np.bincount(of_rows, counts[1:], words[0]) + PRIOR * together
+        sums = np.bincount(of_rows, counts[1:], size) + PRIOR * together
         logarithm = digamma(prior) - digamma(sums)[of_rows]
         probabilities[1:] = np.exp(np.maximum(logarithm, -100))
         if turn >= ROUNDS_IBM_1:
@@ -241,13 +248,13 @@ def count_direction(
     return Direction(learned, jumps, unigrams)
 
 
-def _together(pairs: Sequence[tuple[np.ndarray, np.ndarray]], words: tuple[int, int]) -> csr_matrix:
-    """The words that occur in a pair together, numbered 1, 2, … (source by target words)."""
+def _together(pairs: Sequence[tuple[np.ndarray, np.ndarray]], size: int) -> csr_matrix:
+    """The pieces that occur in a pair together, numbered 1, 2, … (source by target pieces)."""
     sides = []
     for side in (0, 1):
         indices = np.concatenate([pair[side] for pair in pairs])
         ends = np.cumsum([0, *(len(pair[side]) for pair in pairs)])
-        shape = (len(pairs), words[side])
+        shape = (len(pairs), size)
         sides.append(csr_matrix((np.ones(len(indices), np.float32), indices, ends), shape))
     table = sides[0].T.tocsr() @ sides[1]
     table.sort_indices()
@@ -263,39 +270,82 @@ def _without_jumps(emissions: np.ndarray, nulls: np.ndarray, is_source: np.ndarr
     return links
 
 
+class Pieces:
+    """Words as numbers of pieces, of one BPE for both languages (Sennrich et al., 2016).
+
+    Args:
+        model: of SentencePiece.
+    """
+
+    def __init__(self, model: bytes):
+        self.model = model
+        self.processor = SentencePieceProcessor(model_proto=model)
+        self.of_words: dict[str, list[int]] = {}
+
+    @classmethod
+    def learn(cls, counts: Counter[str]) -> Pieces:
+        """Merges what is frequent, from characters on.
+
+        Args:
+            counts: how often each word occurs.
+        """
+        model = io.BytesIO()
+        characters = set(chain.from_iterable(counts))
+        SentencePieceTrainer.train(
+            sentence_iterator=(f"{word}\t{count}" for word, count in counts.items()),
+            input_format="tsv",
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=MERGES + len(characters),
+            hard_vocab_limit=False,  # small texts have fewer pieces
+            character_coverage=1.0,
+            normalization_rule_name="identity",
+            split_by_unicode_script=False,
+            split_by_number=False,
+            minloglevel=3,
+        )
+        return cls(model.getvalue())
+
+    def __call__(self, words: Words) -> tuple[np.ndarray, list[int]]:
+        """The numbers of all pieces, and the place of each one's word."""
+        numbers: list[int] = []
+        places: list[int] = []
+        for place, word in enumerate(words):
+            pieces = self.of_words.get(word)
+            if pieces is None:
+                pieces = self.of_words[word] = self.processor.encode(word) or [0]
+            numbers += pieces
+            places += repeat(place, len(pieces))
+        return np.array(numbers, np.int32), places
+
+
 class Bitext:
     """What a bitext says of the links of its own pairs, and of others.
 
     Args:
-        sources: the number of each source word.
-        targets: that of each target word.
-        forward: source words that emit target words.
-        backward: target words that emit source words.
+        pieces: of words of both languages.
+        forward: source pieces that emit target pieces.
+        backward: target pieces that emit source pieces.
         pairs: in how many it was counted.
     """
 
-    def __init__(
-        self,
-        sources: dict[str, int],
-        targets: dict[str, int],
-        forward: Direction,
-        backward: Direction,
-        pairs: int,
-    ):
-        self.sources, self.targets = sources, targets
-        self.forward, self.backward, self.pairs = forward, backward, pairs
+    def __init__(self, pieces: Pieces, forward: Direction, backward: Direction, pairs: int):
+        self.pieces, self.forward, self.backward, self.pairs = pieces, forward, backward, pairs
 
     def links(self, pairs: Iterable[tuple[Words, Words]]) -> Iterator[list[np.ndarray]]:
         """For each pair, P(link) by the source and by the target words, (T, S). Streams."""
         waiting = iter(pairs)
         while window := list(islice(waiting, WINDOW)):
-            numbers = []
-            for source, target in window:
-                numbers.append((_known(source, self.sources), _known(target, self.targets)))
+            split = [(self.pieces(source), self.pieces(target)) for source, target in window]
+            numbers = [(source, target) for (source, _), (target, _) in split]
             forward = self.forward.links(numbers)
             backward = self.backward.links([(target, source) for source, target in numbers])
-            for one, other in zip(forward, backward, strict=True):
-                yield [one, other.T]
+            for one, other, ((_, of_source), (_, of_target)) in zip(
+                forward, backward, split, strict=True
+            ):
+                by_source = to_words(one, of_source, of_target, "sum+max")
+                by_target = to_words(other, of_target, of_source, "sum+max")
+                yield [by_source, by_target.T]
 
     def soft(self, pairs: Iterable[tuple[Words, Words]]) -> Iterator[np.ndarray]:
         """For each pair, the geometric mean of P(link) by the source and by the target words."""
@@ -304,8 +354,7 @@ class Bitext:
     def as_json(self) -> dict[str, Any]:
         """The counts, to the last bit."""
         return {
-            "sources": list(self.sources),
-            "targets": list(self.targets),
+            "pieces": base64.b64encode(self.pieces.model).decode(),
             "forward": self.forward.as_json(),
             "backward": self.backward.as_json(),
             "pairs": self.pairs,
@@ -314,14 +363,15 @@ class Bitext:
     @classmethod
     def from_json(cls, contents: dict[str, Any]) -> Bitext:
         """Reads what :meth:`as_json` has made."""
-        sources, targets = (
-            {word: number for number, word in enumerate(contents[side], 1)}
-            for side in ("sources", "targets")
+        try:
+            pieces = Pieces(base64.b64decode(contents["pieces"], validate=True))
+        except RuntimeError as error:
+            raise ValueError("not a model of SentencePiece") from error
+        size = len(pieces.processor)
+        forward, backward = (
+            Direction.from_json(contents[name], size) for name in ("forward", "backward")
         )
-        shape = (len(sources) + 1, len(targets) + 1)
-        forward = Direction.from_json(contents["forward"], shape)
-        backward = Direction.from_json(contents["backward"], shape[::-1])
-        return cls(sources, targets, forward, backward, int(contents["pairs"]))
+        return cls(pieces, forward, backward, int(contents["pairs"]))
 
 
 def bitext_of(
@@ -389,23 +439,22 @@ def count_bitext(pairs: Iterable[tuple[Words, Words]], least: int = 1) -> Bitext
 
     None if fewer than ``least`` pairs are left.
     """
-    sources: dict[str, int] = {}
-    targets: dict[str, int] = {}
-    numbers = []
+    names: dict[str, str] = {}  # each word once: there are few in many pairs
+    texts = []
+    counts: Counter[str] = Counter()
     for source, target in islice(pairs, MOST_PAIRS):
-        if 0 < len(source) <= MOST_WORDS and 0 < len(target) <= MOST_WORDS:
-            numbers.append((_numbered(source, sources), _numbered(target, targets)))
-    if len(numbers) < least:
+        if 0 < len(source) <= MOST_PIECES and 0 < len(target) <= MOST_PIECES:
+            sides = [[names.setdefault(word, word) for word in side] for side in (source, target)]
+            texts.append(sides)
+            counts.update(chain.from_iterable(sides))
+    if len(texts) < least:
         return None
-    words = (len(sources) + 1, len(targets) + 1)  # 0 is a word that was never seen
-    forward = count_direction(numbers, words)
+    pieces = Pieces.learn(counts)
+    numbers = []
+    for sides in texts:
+        source, target = (pieces(side)[0] for side in sides)
+        if max(len(source), len(target)) <= MOST_PIECES:
+            numbers.append((source, target))
     turned = [(target, source) for source, target in numbers]
-    return Bitext(sources, targets, forward, count_direction(turned, words[::-1]), len(numbers))
-
-
-def _numbered(words: Words, numbers: dict[str, int]) -> np.ndarray:
-    return np.array([numbers.setdefault(word, len(numbers) + 1) for word in words], np.int32)
-
-
-def _known(words: Words, numbers: dict[str, int]) -> np.ndarray:
-    return np.array([numbers.get(word, 0) for word in words], np.int32)
+    forward, backward = (count_direction(way, len(pieces.processor)) for way in (numbers, turned))
+    return Bitext(pieces, forward, backward, len(numbers))

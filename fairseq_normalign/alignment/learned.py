@@ -8,7 +8,8 @@ labels of the other *view*:
    as well as the best of all groups.
 2. The groups that vote are split into two *views*: two models; or two steps of one model; or one
    of these and another aligner's links.
-3. A logistic model of all evidences is fitted to the links that the votes' product finds.
+3. A logistic model of all evidences is fitted to the links that the votes' product finds. The
+   steps of one model err alike, so that a bitext votes as well, if there is one.
 4. Each view is fitted to the links of the *other* view, and so is how much more the clues
    (``clues``), and links of other aligners, say than the view itself. This is their weight.
 
@@ -190,22 +191,23 @@ def learn_links(
     views = _views(informed)
     voters = list(chain.from_iterable(views))
     size = 1 + max(chain.from_iterable(group.evidences for group in groups))
-    joint = _fit(sample, voters, _links_of(sample, voters), size)
+    models = {vote.group.model for vote in voters}
+    bitext_votes = bitext is not None and len(models) == 1
+    joint = _fit(sample, voters, _links_of(sample, voters, bitext_votes), size)
     if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights)
         plain = LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), Lexicon(), NULL_OF_CLUES)
         return plain._replace(null=best_null(plain, sample))
-    labels = [
-        _links_of(sample, view) for view in reversed(views)
-    ]  # each view is labelled by the other
+    others_of = views[::-1]  # each view is labelled by the other
     alone = []
-    for view, of_other in zip(views, labels, strict=True):
-        alone.append(_fit(sample, view, of_other, size))
+    for view, other in zip(views, others_of, strict=True):
+        alone.append(_fit(sample, view, _links_of(sample, other, bitext_votes), size))
     lexicons = _lexicons([joint, *alone], islice(chain(sample, more), count))
     others = [vote.place for vote in informed if vote not in voters]
     weights = []
-    for model, of_view, of_other in zip(alone, lexicons[1:], labels, strict=True):
-        weights.append(_beyond(sample, model, of_view, others, of_other))
+    for model, of_view, other in zip(alone, lexicons[1:], others_of, strict=True):
+        labels = _links_of(sample, other)  # without the bitext, which is a clue
+        weights.append(_beyond(sample, model, of_view, others, labels))
     mean = np.maximum(np.mean(weights, axis=0), 0)  # nothing speaks against a link
     link_weights = np.zeros_like(joint.weights)
     link_weights[others] = mean[len(CLUES) :]
@@ -274,11 +276,16 @@ def _views(votes: Sequence[Vote]) -> list[list[Vote]]:
     return [view for view in (attention, external) if view]
 
 
-def _links_of(sample: Sequence[Example], votes: Sequence[Vote]) -> list[np.ndarray]:
+def _links_of(
+    sample: Sequence[Example], votes: Sequence[Vote], bitext_votes: bool = False
+) -> list[np.ndarray]:
     """True where the product of the votes finds a link, (T, S) for each pair."""
     matrices = []
     for example in sample:
-        product = geometric_mean([example.shares[vote.place] for vote in votes])
+        shares = [example.shares[vote.place] for vote in votes]
+        if bitext_votes:
+            shares.append(np.mean(example.bitext, axis=0))
+        product = geometric_mean(shares)
         matrices.append(as_matrix(relative(product, share=AGREED_SHARE), product.shape))
     return matrices
 
