@@ -365,6 +365,7 @@ class Bitext:
         """Reads what :meth:`as_json` has made."""
         try:
             pieces = Pieces(base64.b64decode(contents["pieces"], validate=True))
+            pieces(["an empty model cannot split"])
         except RuntimeError as error:
             raise ValueError("not a model of SentencePiece") from error
         size = len(pieces.processor)

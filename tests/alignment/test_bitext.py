@@ -1,5 +1,6 @@
 """The model of a bitext against the enumeration of all alignments, and on a made-up language."""
 
+import base64
 from itertools import product
 
 import numpy as np
@@ -20,6 +21,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import LinkFile
 
 RANDOM = np.random.default_rng(7)
+SYLLABLES = [f"{first}{vowel}{last}" for first in "bdgk" for vowel in "aeiou" for last in "nr"]
 
 
 def slow_posteriors(emissions, nulls, jumps):
@@ -95,6 +97,34 @@ def test_a_made_up_language_is_learned_and_kept():
     assert kept.as_json() == bitext.as_json()
     new, of_new = language(50, seed=2)
     assert errors(kept, new, of_new) < 0.06
+
+
+@pytest.mark.parametrize("model", [b"", b"no model"])
+def test_pieces_without_a_model_are_damage(model):
+    contents = count_bitext(language(20)[0]).as_json()
+    contents["pieces"] = base64.b64encode(model).decode()
+    with pytest.raises(ValueError, match="not a model of SentencePiece"):
+        Bitext.from_json(contents)
+
+
+def test_rare_words_are_linked_by_their_pieces(monkeypatch):
+    """Compounds that were never seen, of syllables that were."""
+    monkeypatch.setattr("fairseq_normalign.alignment.bitext.MERGES", 4 * len(SYLLABLES))
+    random = np.random.default_rng(3)
+    corpus = []
+    for _ in range(1000):
+        numbers = random.integers(len(SYLLABLES), size=6)
+        source = [f"{SYLLABLES[a]}{SYLLABLES[b]}" for a, b in numbers.reshape(3, 2)]
+        target = [f"{SYLLABLES[a][::-1]}{SYLLABLES[b][::-1]}" for a, b in numbers.reshape(3, 2)]
+        corpus.append((source, target[::-1]))
+    bitext = count_bitext(corpus[:500])
+    seen = {word for source, _ in corpus[:500] for word in source}
+    new = [
+        pair for pair in corpus[500:] if len(set(pair[0])) == 3 and not seen.intersection(pair[0])
+    ]
+    assert len(new) > 5  # a compound that is there twice has no single link
+    for by_source, by_target in bitext.links(new):
+        assert (by_source + by_target).argmax(axis=1).tolist() == [2, 1, 0]
 
 
 def test_pairs_do_not_depend_on_their_neighbours():
