@@ -32,6 +32,8 @@ ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
     "m2m_100": convert_m2m,
     "mbart": convert_mbart,
 }
+# What reading raises over contents that nobody would write.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 UNTRAINED = {  # the history of a model that fairseq did not train
     "criterion_name": "none",
     "optimizer_name": "none",
@@ -89,7 +91,7 @@ def _converted(folder: HuggingFaceFolder) -> Converted:
         return ARCHITECTURES[str(kind)](folder)
     except InputError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(
             f"{folder}: damaged or half-downloaded ({reason}); download it again"

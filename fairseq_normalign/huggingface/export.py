@@ -38,11 +38,13 @@ from fairseq_normalign.host.trust import task_options_of
 from fairseq_normalign.huggingface.conversion import Written, refuse_used, whole_folder
 from fairseq_normalign.huggingface.converted import RESERVED, Files, Parameters
 from fairseq_normalign.huggingface.translation import (
+    BIAS,
     DROPOUTS,
     EMBEDDINGS,
     FUNCTIONS,
     HEAD,
     OUTPUT,
+    POSITIONS,
     SHARED,
     SIDES,
     SIZES,
@@ -59,8 +61,6 @@ CLASSES = {
     "m2m_100": "M2M100ForConditionalGeneration",
     "mbart": "MBartForConditionalGeneration",
 }
-# LayerNorms beside those of layers.
-NORMS = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", "layernorm_embedding"]}
 # By whether layers are normalised before, positions learned, and embeddings normalised.
 FORMATS: dict[tuple[bool, ...], str] = {
     (False, True, False): "marian",
@@ -204,28 +204,23 @@ def _tensors(
     path: str, options: Namespace, parameters: dict[str, Tensor], config: Config
 ) -> dict[str, Tensor]:
     """Parameters by Hugging Face's names, which are all that the format has."""
-    kind, width = config["model_type"], config["d_model"]
-    rows = {"encoder": config["vocab_size"]}
-    rows["decoder"] = config.get("decoder_vocab_size", rows["encoder"])
+    kind = config["model_type"]
     taken = Parameters(f"{path}: {NO_FORMAT}", parameters)
-    inner = layer_parameters(taken, config, NORMS[kind])
-    words = {side: taken.take(EMBEDDINGS[side], rows[side], width) for side in SIDES}
+    tensors = layer_parameters(taken, config)
+    for name in EMBEDDINGS.values():
+        tensors[name] = taken.take(name)
     if options.share_all_embeddings:
-        inner[SHARED] = words["encoder"]
-    else:
-        inner.update((EMBEDDINGS[side], words[side]) for side in SIDES)
+        tensors[SHARED] = tensors.pop(EMBEDDINGS["encoder"])
+        del tensors[EMBEDDINGS["decoder"]]
     if kind != "m2m_100":
-        longest = (options.max_source_positions, options.max_target_positions)
-        for side, count in zip(SIDES, longest, strict=True):
-            inner[f"{side}.embed_positions.weight"] = _positions(taken, side, count, config)
-    tensors = {f"model.{name}": values for name, values in inner.items()}
-    output = taken.first([OUTPUT, EMBEDDINGS["decoder"]], rows["decoder"], width)
+        for name in POSITIONS.values():
+            tensors[name] = _positions(taken, name, config)
+    tensors = {f"model.{name}": values for name, values in tensors.items()}
+    output = taken.first([OUTPUT, EMBEDDINGS["decoder"]])
     if not config["tie_word_embeddings"]:
         tensors[HEAD] = output
     if kind != "m2m_100":
-        bias = torch.zeros(rows["decoder"])
-        if "decoder.logits_bias" in taken:
-            bias = taken.take("decoder.logits_bias", rows["decoder"])
+        bias = taken.take(BIAS) if BIAS in taken else torch.zeros(len(output))
         tensors["final_logits_bias"] = bias[None]
     unknown = [name for name in taken.left() if not name.endswith("coder.version")]
     if unknown:
@@ -233,14 +228,13 @@ def _tensors(
     return {name: values.contiguous() for name, values in tensors.items()}
 
 
-def _positions(taken: Parameters, side: str, longest: int, config: Config) -> Tensor:
+def _positions(taken: Parameters, name: str, config: Config) -> Tensor:
     """A table of positions, which Marian's has from the first on; fairseq's has rows before it."""
-    name = f"{side}.embed_positions.weight"
-    end, width = RESERVED + config["max_position_embeddings"], config["d_model"]
+    end = RESERVED + config["max_position_embeddings"]
     if name in taken:
-        table = taken.take(name, RESERVED + longest, width)
+        table = taken.take(name)
     else:
-        table = SinusoidalPositionalEmbedding.get_embedding(end, width, PAD)
+        table = SinusoidalPositionalEmbedding.get_embedding(end, config["d_model"], PAD)
     return table[RESERVED if config["model_type"] == "marian" else 0 : end].clone()
 
 

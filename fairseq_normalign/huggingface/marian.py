@@ -97,7 +97,7 @@ def sinusoids(positions: int, width: int) -> Tensor:
 def _positions(parameters: Parameters, config: Mapping[str, Any], name: str) -> Tensor:
     """fairseq's table: it counts from behind the padding's number."""
     count, width = config["max_position_embeddings"], config["d_model"]
-    table = parameters.take(name, count, width) if name in parameters else sinusoids(count, width)
+    table = parameters.take(name) if name in parameters else sinusoids(count, width)
     return torch.cat([torch.zeros(RESERVED, width), table])
 
 
@@ -105,7 +105,7 @@ def _bias(parameters: Parameters, target: Vocabulary, search: Mapping[str, Any])
     """What is added to the logits; <s> is never generated where it is but another padding."""
     bias = torch.zeros(len(target.names))
     if "final_logits_bias" in parameters:
-        bias = parameters.take("final_logits_bias", 1, len(bias))[0]
+        bias = parameters.take("final_logits_bias")[0]
     ordered = target.rows(bias).clone()
     if target.order.count(target.order[BOS]) > 1:
         ordered[BOS] = NEVER
