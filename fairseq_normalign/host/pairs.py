@@ -34,7 +34,6 @@ from fairseq_normalign.text.text_doctor import (
     Reading,
     Vocabulary,
     examine,
-    swapped,
     wrong_scheme,
 )
 from fairseq_normalign.text.words import (
@@ -343,12 +342,10 @@ class PairReader:
 
     def examine(self, pairs: Sequence[Pair], name: str = "text") -> None:
         """Refuses text that cannot be meant for the model, and warns of what is doubtful."""
-        source = self.source.reading([pair.source for pair in pairs])
+        sources = [pair.source for pair in pairs]
         targets = [pair.target for pair in pairs if pair.target is not NO_SENTENCE]
-        target = self.target.reading(targets)
-        self._tell(swapped(source, target), name)
-        self._tell(examine(source), f"source {name}")
-        self._tell(examine(target), f"target {name}")
+        self._tell(examine(self.source.reading(sources)), f"source {name}")
+        self._tell(examine(self.target.reading(targets)), f"target {name}")
 
     def warn_of_unknown(self, pairs: Sequence[Pair]) -> None:
         """Warns where pieces are <unk> that join to words, and came as numbers."""

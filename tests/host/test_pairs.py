@@ -247,12 +247,6 @@ def test_text_that_is_not_segmented_is_refused(languages, scheme):
         next(text_pairs(PAIRS, reader))
 
 
-def test_texts_that_are_swapped_are_refused(languages, folder):
-    reader = PairReader.from_args(languages, codes_args(folder))
-    with pytest.raises(InputError, match=r"text: .* words .*; are the two texts swapped\?"):
-        list(text_pairs([(target, source) for source, target in PAIRS], reader))
-
-
 def test_pieces_that_count_as_words_are_told_once_for_each_side(languages):
     with pytest.warns(UserWarning) as caught:
         assert len(list(text_pairs(segmented_pairs(), PairReader(languages)))) == len(PAIRS)
