@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.special_tokens import PAD, SPECIAL
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder, Tensors
 
 MODEL = "model.pt"  # what the checkpoint is called
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -25,7 +25,7 @@ class Converted(NamedTuple):
     """A model as fairseq keeps it."""
 
     options: Namespace
-    parameters: dict[str, Tensor]
+    parameters: Tensors
     files: Files  # all but the checkpoint, dictionaries among them
     commands: list[str]  # what a user does next; {dir} becomes the folder that is written
     left_out: list[str]  # Hugging Face's names of parameters that are not needed
@@ -44,9 +44,9 @@ class Parameters:
             asked for without it.
     """
 
-    def __init__(self, where: str, parameters: Mapping[str, Tensor], prefix: str = "") -> None:
+    def __init__(self, where: str, parameters: Tensors, prefix: str = "") -> None:
         self.where, self.taken = where, set[str]()
-        self.by_name: dict[str, Tensor] = {}
+        self.by_name: Tensors = {}
         for name, values in parameters.items():
             name = name.replace("LayerNorm.gamma", "LayerNorm.weight")  # so in old files
             name = name.replace("LayerNorm.beta", "LayerNorm.bias")
@@ -74,7 +74,7 @@ class Parameters:
         self.taken.update(stored)
         return self.take((stored or names)[0])
 
-    def weight_and_bias(self, name: str, ours: str = "") -> dict[str, Tensor]:
+    def weight_and_bias(self, name: str, ours: str = "") -> Tensors:
         """Both parameters of a linear map or a LayerNorm, by another name if it has one here."""
         return {
             f"{ours or name}.weight": self.take(f"{name}.weight"),

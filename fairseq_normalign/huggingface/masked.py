@@ -32,6 +32,7 @@ from fairseq_normalign.huggingface.folder import (
     ACTIVATIONS,
     HuggingFaceFolder,
     Numbers,
+    Tensors,
     added_tokens,
     byte_level_bpe,
     case_options,
@@ -190,9 +191,7 @@ def _convert(
     return Converted(options, state, files, [command], parameters.left(), notes)
 
 
-def _encoder(
-    parameters: Parameters, layers: int, family: Family, words: Vocabulary
-) -> dict[str, Tensor]:
+def _encoder(parameters: Parameters, layers: int, family: Family, words: Vocabulary) -> Tensors:
     """Embeddings of words, positions and segments, and all layers, by fairseq's names."""
     tables = ("word", "position", "token_type")
     embeddings, positions, segments = (
@@ -214,9 +213,7 @@ def _encoder(
     return state
 
 
-def _head(
-    parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor
-) -> dict[str, Tensor]:
+def _head(parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor) -> Tensors:
     """The head that predicts words; {} if the folder has none."""
     dense, norm = family.head
     if f"{dense}.weight" not in parameters:

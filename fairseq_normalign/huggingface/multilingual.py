@@ -6,11 +6,8 @@ here is how their tokenisers number pieces, which codes of languages there are, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple
-
-from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.special_tokens import (
@@ -23,7 +20,7 @@ from fairseq_normalign.huggingface.converted import Converted, Parameters, vocab
 from fairseq_normalign.huggingface.folder import (
     HuggingFaceFolder,
     Numbers,
-    check_fits,
+    Tensors,
     named_tokens,
     read_pieces,
     tokenizer_class,
@@ -130,7 +127,7 @@ def _convert(
     folder: HuggingFaceFolder,
     parameters: Parameters,
     tokens: Tokens,
-    own: Mapping[str, Tensor],
+    own: Tensors,
 ) -> Converted:
     """One vocabulary for all languages, and layers that are normalised before."""
     size, special = folder.config["vocab_size"], list(FIRST.values())
@@ -161,7 +158,6 @@ def _m2m_tokens(folder: HuggingFaceFolder) -> Tokens:
     pieces = folder.json("vocab.json")
     if not FIRST.items() <= pieces.items():
         raise InputError(f"{folder.path / 'vocab.json'}: other numbers than {FIRST}")
-    check_fits(folder, SPM, pieces)
     fillers = folder.tokenizer_config.get("num_madeup_words")
     return _with_codes(folder, pieces, "m2m_100", FILLERS if fillers is None else int(fillers))
 

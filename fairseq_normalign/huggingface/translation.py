@@ -14,7 +14,6 @@ from typing import Any
 
 import fairseq
 import torch
-from torch import Tensor
 
 from fairseq_normalign.host.checkpoint import VARIANT
 from fairseq_normalign.host.segmentation import reading_file
@@ -22,7 +21,9 @@ from fairseq_normalign.host.special_tokens import DICTIONARY, MULTILINGUAL, TARG
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files, Parameters, Vocabulary
 from fairseq_normalign.huggingface.folder import (
     ACTIVATIONS,
+    Config,
     HuggingFaceFolder,
+    Tensors,
     check_settings,
     read_pieces,
 )
@@ -79,8 +80,8 @@ def open_translation(folder: HuggingFaceFolder) -> Parameters:
 
 
 def take_embeddings(
-    parameters: Parameters, config: Mapping[str, Any], source: Vocabulary, target: Vocabulary
-) -> dict[str, Tensor]:
+    parameters: Parameters, config: Config, source: Vocabulary, target: Vocabulary
+) -> Tensors:
     """Embeddings of words by fairseq's names, in the order of the dictionaries.
 
     What is shared is one tensor, of which a folder may have several copies.
@@ -109,7 +110,7 @@ def take_embeddings(
     }
 
 
-def layer_parameters(parameters: Parameters, config: Mapping[str, Any]) -> dict[str, Tensor]:
+def layer_parameters(parameters: Parameters, config: Config) -> Tensors:
     """The parameters of all layers, which have the same names in fairseq."""
     state = {}
     for side, in_layer in IN_LAYERS.items():
@@ -125,7 +126,7 @@ def convert_translation(
     folder: HuggingFaceFolder,
     parameters: Parameters,
     vocabularies: tuple[Vocabulary, Vocabulary],
-    own: Mapping[str, Tensor],
+    own: Tensors,
     models: Mapping[str, str],
     notes: Sequence[str],
     **options: Any,
@@ -181,7 +182,7 @@ def convert_translation(
     return Converted(built, state, files, commands, parameters.left(), [*notes])
 
 
-def _commands(options: Namespace, search: Mapping[str, Any], source_model: str) -> list[str]:
+def _commands(options: Namespace, search: Config, source_model: str) -> list[str]:
     """To align, and to translate as Hugging Face does.
 
     Args:
@@ -217,13 +218,13 @@ UNSUPPORTED = {
 }
 
 
-def read_search(folder: HuggingFaceFolder) -> dict[str, Any]:
+def read_search(folder: HuggingFaceFolder) -> Config:
     """How to search, by ``generation_config.json``, or by ``config.json`` in older folders."""
     stored = folder.json(FILE) if folder.has(FILE) else folder.config  # never both, as there
     return {name: value for name, value in stored.items() if value is not None}
 
 
-def search_options(search: Mapping[str, Any], longest: int) -> list[str]:
+def search_options(search: Config, longest: int) -> list[str]:
     """The same for fairseq.
 
     Args:

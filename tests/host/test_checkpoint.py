@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import zipfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -120,32 +121,30 @@ def read(request):
     return READERS[request.param]
 
 
-GARBAGE = [b"", b"hello world\n", b"PK\x03\x04 no zip", b"\x80\x02" + bytes(range(255, 0, -1))]
-
-
-@pytest.mark.parametrize("content", GARBAGE)
-def test_garbage_is_no_checkpoint(folder, read, content):
-    (folder / "garbage.pt").write_bytes(content)
-    with pytest.raises(InputError, match=r"garbage\.pt: not a checkpoint, or a damaged one"):
-        read(str(folder / "garbage.pt"), folder)
-
-
-def test_what_else_pytorch_writes(folder, read, recwarn):
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), folder / "script.pt")
-    with tarfile.open(folder / "tar.pt", "w") as archive:
+def write_tar(path):
+    with tarfile.open(path, "w") as archive:
         archive.addfile(tarfile.TarInfo("pickle"), io.BytesIO())
-    torch.save([1, 2], folder / "list.pt")
+
+
+GARBAGE = [b"", b"hello world\n", b"PK\x03\x04 no zip", b"\x80\x02" + bytes(range(255, 0, -1))]
+NO_CHECKPOINT = "not a checkpoint, or a damaged one; expected a checkpoint that"
+BAD_FILES = [
+    *((partial(Path.write_bytes, data=content), NO_CHECKPOINT) for content in GARBAGE),
+    (partial(torch.jit.save, torch.jit.script(torch.nn.Linear(2, 2))), NO_CHECKPOINT),
+    (write_tar, NO_CHECKPOINT),
+    (partial(torch.save, [1, 2]), "holds a list; expected a checkpoint that"),
+    (partial(torch.save, {"a": torch.ones(1)}), "has no entry .*; expected a checkpoint that"),
+    (Path.mkdir, "is a directory; name a checkpoint in it"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), BAD_FILES)
+def test_files_that_are_no_checkpoints(folder, read, write, message, recwarn):
+    write(folder / "bad.pt")
     recwarn.clear()
-    for name in ("script", "tar", "list"):
-        message = rf"{name}\.pt: (not a checkpoint, .*|holds a list); expected a checkpoint that"
-        with pytest.raises(InputError, match=message):
-            read(str(folder / f"{name}.pt"), folder)
+    with pytest.raises(InputError, match=rf"bad\.pt: {message}"):
+        read(str(folder / "bad.pt"), folder)
     assert not recwarn.list  # they would be lines of their own
-
-
-def test_a_directory(folder, read):
-    with pytest.raises(InputError, match=r": is a directory; name a checkpoint in it"):
-        read(str(folder), folder)
 
 
 def test_parameters_that_do_not_fit_the_options(folder, read):
@@ -278,13 +277,6 @@ def test_a_full_disk(folder, size):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old)
     assert not list(folder.glob("*big*"))
-
-
-def test_a_bare_state_dict_is_no_checkpoint(folder, read):
-    torch.save(state()["model"], folder / "bare.pt")
-    message = r"bare\.pt: has no entry .*; expected a checkpoint that fairseq-train wrote"
-    with pytest.raises(InputError, match=message):
-        read(str(folder / "bare.pt"), folder)
 
 
 def test_a_joint_dictionary_alone_is_of_both_languages(folder):
