@@ -238,11 +238,12 @@ class ChunkReader:
         if not (hasattr(model, "encoder") and hasattr(model, "decoder")):
             return
         ways = []
-        for item in items:
+        for number, item in enumerate(items, 1):
             source, target = item.sides[0]
             if target is None:
                 return
-            pairs = [self.reader.pair(*way, "") for way in ((source, target), (target, source))]
+            both_ways = (source, target), (target, source)
+            pairs = [self.reader.pair(*way, f"{self.kind} {number}") for way in both_ways]
             if all(map(self.forcing.takes, pairs)):
                 ways.append(pairs)
         if not ways:

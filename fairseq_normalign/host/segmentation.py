@@ -132,10 +132,10 @@ def build_bpes(args: Namespace) -> tuple[Any, Any]:
     option = FILE_OPTIONS.get(args.bpe)
     if option is None:
         return (_build_bpe(args, None),) * 2
-    common = getattr(args, option, None)
+    common = getattr(args, option, None) or "???"  # as fairseq marks what it must be told
     source = getattr(args, f"source_{option}", None) or common
     target = getattr(args, f"target_{option}", None) or common
-    if "???" in (source or "???", target or "???"):  # as fairseq marks what it must be told
+    if "???" in (source, target):
         flag = "--" + option.replace("_", "-")
         raise InputError(f"--bpe {args.bpe}: its file is not named; use {flag}")
     source_bpe = _build_bpe(args, source)
@@ -238,10 +238,11 @@ def has_reading(folder: str | Path) -> bool:
 def told_reading(folder: str | Path) -> dict[str, str]:
     """The options that ``folder`` tells, if it was imported."""
     path, told = Path(folder) / READING, {}
-    for name, value in read_json(path, OF_IMPORT).items() if path.is_file() else ():
+    stored = read_json(path, OF_IMPORT) if path.is_file() else {}
+    for name, value in stored.items():
         if name not in READ_OPTIONS or not isinstance(value, str):
             raise InputError(f"{path}: {name} is {value!r}; {OF_IMPORT}")
-        told[name] = value if name == "bpe" else str(path.with_name(Path(value).name))
+        told[name] = value if name == "bpe" else str(Path(folder) / Path(value).name)
     return told
 
 

@@ -95,6 +95,8 @@ class Vocabulary(NamedTuple):
 
     def rows(self, values: Tensor) -> Tensor:
         """Embeddings or biases in fairseq's order, (V, …)."""
+        if len(values) != len(self.names):
+            raise ValueError(f"{len(values)} rows for {len(self.names)} tokens")
         if self.order == list(range(len(values))):
             return values  # which may be large, and still in its file
         return values[torch.tensor(self.order)]
