@@ -82,9 +82,9 @@ def _vocabulary(folder: HuggingFaceFolder, file: str, size: int) -> Vocabulary:
 
 def sinusoids(positions: int, width: int) -> Tensor:
     """Marian's table: sin(p / 10000^(2i / C)) for all i, then the cosines, (P, C)."""
-    exponents = 2 * torch.div(torch.arange(width), 2, rounding_mode="floor") / width
-    angles = torch.arange(positions)[:, None] / 10000.0 ** exponents.double()  # (P, C)
-    return torch.cat([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=1).float()
+    exponents = torch.arange(0, width, 2) / width
+    angles = torch.arange(positions)[:, None] / 10000.0 ** exponents.double()  # (P, C / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
 
 
 def _positions(parameters: Parameters, config: Config, name: str) -> Tensor:

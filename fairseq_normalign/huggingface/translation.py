@@ -200,7 +200,7 @@ def _commands(options: Namespace, search: Config, source_model: str) -> list[str
         f"normalign align {{dir}} SOURCE TARGET{'' if options.target_lang else languages}",
         f"fairseq-interactive {{dir}} --path {{dir}}/{MODEL} --user-dir {user_dir} "
         f"--task {options.task}{codes}{languages} --bpe sentencepiece "
-        f"--sentencepiece-model {{dir}}/{source_model} {' '.join(of_search)} --input SOURCE",
+        f"--sentencepiece-model {{dir}}/{source_model} {of_search} --input SOURCE",
     ]
 
 
@@ -224,7 +224,7 @@ def read_search(folder: HuggingFaceFolder) -> Config:
     return {name: value for name, value in stored.items() if value is not None}
 
 
-def search_options(search: Config, longest: int) -> list[str]:
+def search_options(search: Config, longest: int) -> str:
     """The same for fairseq.
 
     Args:
@@ -236,13 +236,11 @@ def search_options(search: Config, longest: int) -> list[str]:
     longest = int(search.get("max_length", longest))
     if "max_new_tokens" in search:  # goes before
         longest = int(search["max_new_tokens"]) + 1
-    options = [
-        *("--beam", str(beam), "--lenpen", f"{penalty:g}"),
-        *("--max-len-a", "0", "--max-len-b", str(max(longest - 2, 1)), "--min-len", "0"),
-    ]
+    options = f"--beam {beam} --lenpen {penalty:g} --max-len-a 0"
+    options += f" --max-len-b {max(longest - 2, 1)} --min-len 0"
     ngrams = int(search.get("no_repeat_ngram_size", 0))
     if ngrams:
-        options += ["--no-repeat-ngram-size", str(ngrams)]
+        options += f" --no-repeat-ngram-size {ngrams}"
     if beam > 1 and search.get("early_stopping") is not True:
-        options.append("--no-early-stop")
+        options += " --no-early-stop"
     return options

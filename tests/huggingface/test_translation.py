@@ -172,7 +172,7 @@ def search_of(folder, path, config, generation):
     (path / "generation_config.json").unlink()
     if generation is not None:
         write_json(path / "generation_config.json", generation)
-    options = search_options(read_search(HuggingFaceFolder(str(path))), longest=64)
+    options = search_options(read_search(HuggingFaceFolder(str(path))), longest=64).split()
     beam, longest = (options.index(name) + 1 for name in ("--beam", "--max-len-b"))
     return options[beam], options[longest]
 
