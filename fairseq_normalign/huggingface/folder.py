@@ -217,7 +217,7 @@ def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(content)
-        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+        pieces = processor.id_to_piece(list(range(len(processor))))
     except (RuntimeError, OSError):
         raise InputError(f"{path}: not a SentencePiece model") from None
     return content, pieces
