@@ -270,9 +270,9 @@ def build(path: Path, bpe: str, option: str) -> Any:
 
 @functools.cache
 def sentencepiece() -> bytes:
-    from tests.host.test_segmentation import sentencepiece_proto
+    from tests.made_up_text import model_of
 
-    return sentencepiece_proto()
+    return model_of(("de",), vocab_size=60)
 
 
 def read_sentencepiece(path: Path) -> Any:

@@ -84,9 +84,8 @@ class Links:
         self.index, self.confidence, self.signed = index, confidence, dict(signed or {})
 
     def prepare(self, models: Aligning, first: Chunk) -> dict[str, Any]:
-        too_long = models.reader.too_long_pairs()
         decided = models.learned
-        streams = models.reader.streams(first, too_long)
+        streams, notes = models.reader.read(first)
         if decided is None:
             decided, _ = models.aligner.decide_on(*streams)
         agreement = decided.decision.agreement
@@ -97,7 +96,7 @@ class Links:
             "agreement": agreement,  # of source and target words in this text
             "decision": decided.decision.as_json(),
             "signature": {**decided.signature(), **self.signed},
-            "policy": too_long.policy if too_long.count else None,  # for the long ones
+            "policy": notes["policy"] if notes["too_long"][0] else None,  # for the long ones
         }
 
     def chunk(

@@ -75,18 +75,13 @@ def name_heads(model: nn.Module, order: str | None) -> None:
 
 
 def refuse_unsupported(name: Name, attention: nn.Module) -> None:
-    """Refuses an attention that gives no weights, or whose keys are not the tokens."""
+    """Refuses an attention that is not fairseq's, or gives no weights."""
     kind, layer = name
-    where = f"{kind} attention of layer {layer + 1}"
-    if not isinstance(attention, MultiheadAttention):
+    if not isinstance(attention, MultiheadAttention) or getattr(attention, "use_xformers", False):
         raise InputError(
-            f"{where} is a {type(attention).__name__}; expected fairseq's MultiheadAttention"
+            f"{kind} attention of layer {layer + 1} is a {type(attention).__name__}, perhaps with "
+            "xformers; expected fairseq's MultiheadAttention"
         )
-    if getattr(attention, "use_xformers", False):
-        option = f"--{KINDS[kind].side}-xformers-att-config"
-        raise InputError(f"{where} uses {option}, which returns no attention weights")
-    if attention.bias_k is not None or attention.add_zero_attn:
-        raise InputError(f"{where} uses add_bias_kv or add_zero_attn: keys that are no token")
 
 
 def refuse_keys_of_both_sides(model: nn.Module, names: Collection[Name]) -> None:
@@ -228,9 +223,7 @@ def block_modules(
         if kind not in kinds:
             continue
         module = layers_of(getattr(model, KINDS[kind].side))[layer]
-        reason = _no_plain_block(kind, module)
-        if reason is not None:
-            raise InputError(f"{kind} attention of layer {layer + 1} {reason}")
+        _refuse_other_blocks(kind, layer, module)
         layer_norm = getattr(module, f"{KINDS[kind].attribute}_layer_norm")
         before = getattr(module, "normalize_before", False)
         by_name[kind, layer] = BlockModules(attention, layer_norm, before)
@@ -246,27 +239,29 @@ PLAIN_SUMS = (
 BETWEEN = {"c_attn": "--scale-heads", "attn_ln": "--scale-attn"}
 
 
-def _no_plain_block(kind: str, module: FairseqModule) -> str | None:
-    """Why an attention is not just added to what it reads, if it is not."""
-    name = f"is in a {type(module).__name__}, which has"
+def _refuse_other_blocks(kind: str, layer: int, module: FairseqModule) -> None:
+    """Refuses a layer that does not just add its attention to what it reads."""
+    where = f"{kind} attention of layer {layer + 1}"
+    for attribute, option in BETWEEN.items():
+        if kind == "decoder" and getattr(module, attribute, None) is not None:
+            raise InputError(f"{where} uses {option}, which changes it before it is added")
+    has_norm = hasattr(module, f"{KINDS[kind].attribute}_layer_norm")
     is_known = hasattr(module, "normalize_before") or isinstance(
         module, TransformerSentenceEncoderLayer
     )
-    if not (is_known and hasattr(module, f"{KINDS[kind].attribute}_layer_norm")):
-        return (
-            f"{name} no residual connection and layer norm that are known; expected a Transformer "
-            "layer of fairseq"
+    addition = getattr(type(module), "residual_connection", PLAIN_SUMS[0])
+    if not (has_norm and is_known and addition in PLAIN_SUMS):
+        raise InputError(
+            f"{where} is in a {type(module).__name__}, whose residual connection or layer norm is "
+            "not known; expected a Transformer layer of fairseq"
         )
-    for attribute, option in BETWEEN.items():
-        if kind == "decoder" and getattr(module, attribute, None) is not None:
-            return f"uses {option}, which changes it before it is added"
-    if getattr(type(module), "residual_connection", PLAIN_SUMS[0]) not in PLAIN_SUMS:
-        return f"{name} a residual connection of its own"
-    return None
 
 
 # fairseq 0.12.2's; made anew on loading
 COPIES = re.compile(r"\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)$")
+# Parameters of an attention, with the dimension that heads divide.
+OF_HEADS = {f"{name}_proj.{part}": 0 for name in "qkv" for part in ("weight", "bias")}
+OF_HEADS["out_proj.weight"] = 1
 LOG_ALPHA, STEERING = "out_proj.log_alpha", "steering."
 
 State = Mapping[str, Tensor]
@@ -326,11 +321,7 @@ def keep_heads(
     for kind, layer, prefix in attentions_in(state):
         heads = [head.head for head in kept if head[:2] == (kind, layer)]
         neurons = columns_of(heads, head_dims[kind])
-        for projection in ("q_proj", "k_proj", "v_proj"):
-            for part in ("weight", "bias"):
-                key = f"{prefix}{projection}.{part}"
-                if key in state:
-                    smaller[key] = state[key][neurons].clone()
-        key = f"{prefix}out_proj.weight"
-        smaller[key] = state[key][:, neurons].clone()
+        for part, dim in OF_HEADS.items():
+            if prefix + part in state:
+                smaller[prefix + part] = state[prefix + part].index_select(dim, neurons)
     return smaller

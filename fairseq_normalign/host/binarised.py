@@ -15,7 +15,7 @@ from fairseq.data.data_utils import load_indexed_dataset
 
 from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.host.pairs import Pair, PairReader
-from fairseq_normalign.host.special_tokens import task_options
+from fairseq_normalign.host.special_tokens import languages_of, task_options
 from fairseq_normalign.text.text_doctor import unjoined
 
 
@@ -33,7 +33,7 @@ class Subset:
             diagnosis = unjoined(side.vocabulary, reader.scheme)
             if diagnosis is not None:
                 reader.warn_once(diagnosis.advice, "join")
-        paths = _paths(subset, task_options(reader.task))
+        paths = _paths(subset, reader.task)
         dictionaries = (reader.task.source_dictionary, reader.task.target_dictionary)
         self.sides = [_sentences(*side) for side in zip(paths, dictionaries, strict=False)]
         self.name = paths[0]
@@ -59,19 +59,20 @@ def binarised_pairs(subset: str, reader: PairReader) -> Iterator[Pair]:
     return (reader.binarised_pair(*sides, f"sentence {number}") for number, sides in numbered)
 
 
-def _paths(subset: str, options: Any) -> list[str]:
+def _paths(subset: str, task: Any) -> list[str]:
     """The files of both sides, without ending, or of the only one that a task has."""
-    source, target = getattr(options, "source_lang", None), getattr(options, "target_lang", None)
+    source, target = languages_of(task)
+    data = task_options(task).data
     names = [[subset]]
     if source is not None and target is not None:
         prefixes = (f"{subset}.{source}-{target}", f"{subset}.{target}-{source}")
         names = [[f"{prefix}.{source}", f"{prefix}.{target}"] for prefix in prefixes]
-    for folder, of_sides in product(utils.split_paths(options.data or ""), names):
+    for folder, of_sides in product(utils.split_paths(data or ""), names):
         paths = [f"{folder}/{name}" for name in of_sides]
         if all(map(_is_there, paths)):
             return paths
     raise MissingSubset(
-        f"{options.data}: no binarised subset {subset!r}: {' and '.join(names[0])} with .idx and "
+        f"{data}: no binarised subset {subset!r}: {' and '.join(names[0])} with .idx and "
         ".bin; name SOURCE and TARGET, or a folder that fairseq-preprocess wrote"
     )
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_unwritable, whole_file
 from fairseq_normalign.host.attention_modules import name_heads
-from fairseq_normalign.host.checkpoint_errors import explained
+from fairseq_normalign.host.checkpoint_errors import explained, one_line
 from fairseq_normalign.host.compat import drop_copies, without_leftovers
 from fairseq_normalign.host.special_tokens import is_multilingual, languages_of
 from fairseq_normalign.host.trust import (
@@ -267,8 +267,7 @@ def joint_dictionaries() -> Iterator[None]:
         except OSError:
             raise
         except Exception as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{path}: {reason[:200]}") from None
+            raise InputError(f"{path}: {one_line(str(error))}") from None
 
     Dictionary.add_from_file = read_joint
     try:

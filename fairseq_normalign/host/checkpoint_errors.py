@@ -21,6 +21,21 @@ MISFIT = "Error(s) in loading state_dict for "
 
 
 @contextmanager
+def refusing(path: str) -> Iterator[None]:
+    """Names the checkpoint whose options, or a file that they name, could run code."""
+    try:
+        yield
+    except RefusedOption as error:
+        raise InputError(f"{path}: refused to load: {error}") from None
+    except Exception as error:
+        refused = REFUSED_CLASS.search(str(error))
+        if refused is None or "Weights only load failed" not in str(error):
+            raise
+        found = f"it names a file that holds {refused.group(1)!r}, which could run code"
+        raise InputError(f"{path}: refused to load: {found}") from error
+
+
+@contextmanager
 def explained(path: str, data: str = "") -> Iterator[None]:
     """Turns whatever fairseq raises over a checkpoint into an InputError of one line.
 
@@ -28,9 +43,8 @@ def explained(path: str, data: str = "") -> Iterator[None]:
         data: where the dictionaries are.
     """
     try:
-        yield
-    except RefusedOption as error:
-        raise InputError(f"{path}: refused to load: {error}") from None
+        with refusing(path):
+            yield
     except InputError:
         raise
     except Exception as error:
@@ -38,9 +52,6 @@ def explained(path: str, data: str = "") -> Iterator[None]:
 
 
 def _explanation(error: Exception, path: str, data: str) -> str:
-    refused = refused_file(error, path)
-    if refused is not None:
-        return refused
     if isinstance(error, KeyError):
         return (
             f"{path}: has no entry {error}; {FROM_FAIRSEQ}, or --user-dir with the plugin that has "
@@ -62,8 +73,8 @@ def _explanation(error: Exception, path: str, data: str) -> str:
         )
     if text.startswith(MISFIT):
         _, _, misfits = text.partition(":")
-        return f"{path}: does not fit its own options: {_one_line(misfits)}"
-    return f"{path}: fairseq cannot load it: {type(error).__name__}: {_one_line(text)}"
+        return f"{path}: does not fit its own options: {one_line(misfits)}"
+    return f"{path}: fairseq cannot load it: {type(error).__name__}: {one_line(text)}"
 
 
 def unreadable(error: Exception) -> str:
@@ -76,16 +87,7 @@ def unreadable(error: Exception) -> str:
     return f"not a checkpoint, or a damaged one; {FROM_FAIRSEQ}"
 
 
-def refused_file(error: Exception, path: str) -> str | None:
-    """Why PyTorch refused a file that an option names, if that is the error."""
-    refused = REFUSED_CLASS.search(str(error))
-    if refused is None or "Weights only load failed" not in str(error):
-        return None
-    found = f"it names a file that holds {refused.group(1)!r}, which could run code"
-    return f"{path}: refused to load: {found}"
-
-
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """The start of a message, without what would move the cursor: a checkpoint may have set it."""
     printable = "".join(sign if sign.isprintable() else " " for sign in text)
     return " ".join(printable.split())[:LONGEST]

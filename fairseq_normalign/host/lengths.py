@@ -11,7 +11,6 @@ from fairseq_normalign.host.pairs import Pair, Sentence
 
 DONE = {"fail": "refused", "skip": "skipped", "truncate": "cut off"}  # with them, by policy
 NAMED = 10  # pairs that a summary names
-MODEL_TAKES = "the model takes"
 
 
 class Limits(NamedTuple):
@@ -41,13 +40,12 @@ class TooLong:
             alone of both sides; ``truncate`` cuts the end off before the special tokens, so that
             the words there have no tokens. Words stay as they are: a skipped pair has no links,
             and its line in an output is empty.
-        longest: what they are too long for.
     """
 
-    def __init__(self, policy: str = "fail", longest: str = MODEL_TAKES) -> None:
+    def __init__(self, policy: str = "fail") -> None:
         if policy not in DONE:
             raise InputError(f"unknown policy {policy!r}; expected {', '.join(DONE)}")
-        self.policy, self.longest = policy, longest
+        self.policy = policy
         self.count = 0
         self.places: list[str] = []  # of the first ones
 
@@ -56,15 +54,13 @@ class TooLong:
 
         A pair that is too long for one of them is skipped for all, and reported once.
         """
-        for pair, limit in zip(readings, limits, strict=True):
-            too_long = excess(pair, limit, self.longest)
-            if too_long:
-                break
-        else:
+        found = list(filter(None, map(excess, readings, limits)))
+        if not found:
             return list(readings)
+        where = readings[0].where
         if self.policy == "fail":
-            raise InputError(f"{pair.where}: {too_long}")
-        self._add(1, [pair.where])
+            raise InputError(f"{where}: {found[0]}")
+        self._add(1, [where])
         if self.policy == "skip":
             return list(map(skipped, readings))
         return list(map(truncated, readings, limits))
@@ -98,9 +94,8 @@ class TooLong:
             more = ", …" if self.count > len(self.places) else ""
             pairs = "1 pair" if self.count == 1 else f"{self.count} pairs"
             done, places = DONE[self.policy], ", ".join(self.places)
-            warnings.warn(
-                f"{pairs} longer than {self.longest} {done}: {places}{more}", stacklevel=3
-            )
+            told = f"{pairs} longer than the model takes {done}: {places}{more}"
+            warnings.warn(told, stacklevel=3)
 
 
 def fitted(pairs: Iterable[Pair], limits: Limits, policy: str = "fail") -> list[Pair]:
@@ -111,18 +106,18 @@ def fitted(pairs: Iterable[Pair], limits: Limits, policy: str = "fail") -> list[
     return fitting
 
 
-def excess(pair: Pair, limits: Limits, longest: str = MODEL_TAKES) -> str:
-    """What is too long in a pair; '' if nothing is. ``longest`` says whose limits they are."""
+def excess(pair: Pair, limits: Limits) -> str:
+    """What is too long in a pair; '' if nothing is."""
     for side, limit in limits._asdict().items():
         length = len(getattr(pair, side).tokens)
         if limit is not None and length > limit:
-            return f"the {side} has {length} pieces with </s>; {longest} {limit}"
+            return f"the {side} has {length} pieces with </s>; the model takes {limit}"
     return ""
 
 
 def skipped(pair: Pair) -> Pair:
     """The pair without tokens but the special ones."""
-    return pair._replace(source=_cut(pair.source, 0), target=_cut(pair.target, 0), skipped=True)
+    return truncated(pair, Limits(0, 0))._replace(skipped=True)
 
 
 def truncated(pair: Pair, limits: Limits) -> Pair:

@@ -16,10 +16,19 @@ from fairseq_normalign.text.text_doctor import Vocabulary
 USUAL = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")  # the first that is there
 HUGGING_FACE = "config.json"
 # Files that split text into pieces, as fairseq's models are published with them. {} is a language.
-SENTENCEPIECE = ("sentencepiece.bpe.model", "spm.model", "*.model")
-OF_A_LANGUAGE = ("spm.{}.model", "{}.spm.model", "{}.model", "{}.spm")
-CODES = ("bpecodes", "bpe.codes", "codes", "code")
-CODES_OF_A_LANGUAGE = ("bpe.{}.codes", "codes.{}", "bpecodes.{}", "{}.bpecodes", "{}.codes")
+# By their marks: the option that names a file, files for both languages, and for one.
+FILES = {
+    "sentencepiece": (
+        "sentencepiece_model",
+        ("sentencepiece.bpe.model", "spm.model", "*.model"),
+        ("spm.{}.model", "{}.spm.model", "{}.model", "{}.spm"),
+    ),
+    "subword_nmt": (
+        "bpe_codes",
+        ("bpecodes", "bpe.codes", "codes", "code"),
+        ("bpe.{}.codes", "codes.{}", "bpecodes.{}", "{}.bpecodes", "{}.codes"),
+    ),
+}
 GPT2 = (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt"))
 Languages = Callable[[], tuple[str | None, str | None]]  # of source and target; asks the checkpoint
 SAMPLE = 5000  # lines of a dictionary that tell its marks
@@ -87,15 +96,9 @@ def find_pieces(folders: Iterable[Path], dictionary: Path, languages: Languages)
     """
     scheme = marks_of(dictionary)
     for folder in folders:
-        found: dict[str, str] = {}
-        if scheme == "sentencepiece":
-            found = _files(folder, "sentencepiece_model", SENTENCEPIECE, OF_A_LANGUAGE, languages)
-        elif scheme == "subword_nmt":
-            found = _files(folder, "bpe_codes", CODES, CODES_OF_A_LANGUAGE, languages)
-            if found:
-                scheme = kind_of_codes(next(iter(found.values())))
-        elif scheme == "gpt2":
-            found = _gpt2_files(folder)
+        found = _gpt2_files(folder) if scheme == "gpt2" else _files(folder, scheme, languages)
+        if found and scheme == "subword_nmt":
+            scheme = kind_of_codes(next(iter(found.values())))
         if found:
             return {"bpe": scheme, **found}
     return {}
@@ -120,14 +123,9 @@ def _gpt2_files(folder: Path) -> dict[str, str]:
     return {}
 
 
-def _files(
-    folder: Path,
-    option: str,
-    common: Iterable[str],
-    of_each: Iterable[str],
-    languages: Languages,
-) -> dict[str, str]:
+def _files(folder: Path, scheme: str, languages: Languages) -> dict[str, str]:
     """A file for both languages or one for each, by the options that name them."""
+    option, common, of_each = FILES.get(scheme, ("", (), ()))
     for pattern in of_each:
         if len(list(folder.glob(pattern.format("*")))) < 2:
             continue

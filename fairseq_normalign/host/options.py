@@ -23,7 +23,6 @@ from fairseq_normalign.runs.engines import Place
 from fairseq_normalign.text.links import GoldFile
 
 MAX_TOKENS = 4000
-OPPOSITE = {"source_lang": "target_lang", "target_lang": "source_lang"}
 PIECE_FILES = (
     *("sentencepiece_model", "source_sentencepiece_model", "target_sentencepiece_model"),
     *("bpe_codes", "source_bpe_codes", "target_bpe_codes"),
@@ -145,8 +144,10 @@ def load(
     elif reverse and {"source_lang", "target_lang"} <= set(overrides):
         source, target = overrides["source_lang"], overrides["target_lang"]
         overrides.update(source_lang=target, target_lang=source)
-    elif not reverse and _names_are_of_reverse(args):
-        overrides.update(stored_languages(path))
+    elif getattr(args, "reverse_path", None) and has_reading(data.partition(":")[0]):
+        stored = stored_languages(path)
+        if None not in stored.values():  # the names are those of the reverse model
+            overrides.update(stored)
     model, task = load_single(path, data, overrides)
     if args.fp16:
         model = model.half()
@@ -166,28 +167,12 @@ def _own_languages(args: argparse.Namespace) -> dict[str, str]:
     A model of two languages has its own names for them. What a multilingual one does not tell is
     swapped from the other model.
     """
-    of_reverse, of_model = map(stored_languages, (args.reverse_path, args.path))
-    of_model.update((name, args.model_overrides.get(name, of_model[name])) for name in OPPOSITE)
-    languages = {}
-    for name, opposite in OPPOSITE.items():
-        language = of_reverse[name] or of_model[opposite]
-        if language is not None:
-            languages[name] = language
-    return languages
-
-
-def _names_are_of_reverse(args: argparse.Namespace) -> bool:
-    """Whether languages are given for the reverse model: the other one has its own names for them.
-
-    Both are imported, the reverse one is multilingual, and the other is of two languages.
-    """
-    if not getattr(args, "reverse_path", None) or ":" in args.path:
-        return False
-    folders = args.data.partition(":")[0], _reverse_data(args)
-    if not all(map(has_reading, folders)):
-        return False
-    of_reverse, of_model = map(stored_languages, (args.reverse_path, args.path))
-    return None in of_reverse.values() and None not in of_model.values()
+    of_reverse = stored_languages(args.reverse_path)
+    of_model = {**stored_languages(args.path), **args.model_overrides}
+    source = of_reverse["source_lang"] or of_model["target_lang"]
+    target = of_reverse["target_lang"] or of_model["source_lang"]
+    languages = {"source_lang": source, "target_lang": target}
+    return {name: language for name, language in languages.items() if language is not None}
 
 
 def _reverse_data(args: argparse.Namespace) -> str:

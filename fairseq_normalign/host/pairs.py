@@ -34,7 +34,6 @@ from fairseq_normalign.text.text_doctor import (
     Reading,
     Vocabulary,
     examine,
-    swapped,
     wrong_scheme,
 )
 from fairseq_normalign.text.words import (
@@ -137,10 +136,7 @@ class Side:
             return [text]
         passages = text.split("\t")
         if len(passages) != 2 or not all(map(split_words, passages)):
-            raise InputError(
-                f"{where}: {len(passages) - 1} TABs between {len(split_words(text))} words; "
-                "expected one TAB, with a passage before and one behind it"
-            )
+            raise InputError(f"{where}: expected one TAB, with a passage before and one behind it")
         return passages
 
     def _indices(self, symbol: str) -> list[int]:
@@ -295,32 +291,23 @@ class PairReader:
         *,
         bpe: str | None = None,
         model: str | None = None,
-        source_model: str | None = None,
-        target_model: str | None = None,
         scheme: str | None = None,
         tokenizer: str | None = None,
     ) -> PairReader:
-        """From fairseq's names of BPE and tokeniser, and the BPE's files.
+        """From fairseq's names of BPE and tokeniser, and the BPE's file.
 
         Args:
             bpe: fairseq's name of the BPE that splits text into pieces.
             model: its file: SentencePiece model or codes.
-            source_model: the source's file, if the sides have one each.
-            target_model: the target's file.
             scheme: how pieces join to words, if text is already split into pieces.
             tokenizer: fairseq's name of a tokeniser.
         """
-        option = FILE_OPTIONS.get(bpe or "", "")
-        files = {
-            option: model,
-            f"source_{option}": source_model,
-            f"target_{option}": target_model,
-        }
-        named = {name: path for name, path in files.items() if path is not None}
-        if named and not option:
-            takers = ", ".join(FILE_OPTIONS)
-            raise InputError(f"a model is the file of one of the BPEs {takers}; found bpe {bpe}")
-        args = Namespace(bpe=bpe, post_process=scheme, tokenizer=tokenizer, **named)
+        args = Namespace(bpe=bpe, post_process=scheme, tokenizer=tokenizer)
+        if model is not None:
+            if bpe not in FILE_OPTIONS:
+                takers = ", ".join(FILE_OPTIONS)
+                raise InputError(f"model is the file of one of the BPEs {takers}; found {bpe}")
+            setattr(args, FILE_OPTIONS[bpe], model)
         return cls.from_args(task, args)
 
     def pair(self, source: Text, target: Text, where: str) -> Pair:
@@ -343,12 +330,10 @@ class PairReader:
 
     def examine(self, pairs: Sequence[Pair], name: str = "text") -> None:
         """Refuses text that cannot be meant for the model, and warns of what is doubtful."""
-        source = self.source.reading([pair.source for pair in pairs])
+        sources = [pair.source for pair in pairs]
         targets = [pair.target for pair in pairs if pair.target is not NO_SENTENCE]
-        target = self.target.reading(targets)
-        self._tell(swapped(source, target), name)
-        self._tell(examine(source), f"source {name}")
-        self._tell(examine(target), f"target {name}")
+        self._tell(examine(self.source.reading(sources)), f"source {name}")
+        self._tell(examine(self.target.reading(targets)), f"target {name}")
 
     def warn_of_unknown(self, pairs: Sequence[Pair]) -> None:
         """Warns where pieces are <unk> that join to words, and came as numbers."""

@@ -93,7 +93,9 @@ def _rows(raw: RawCorpus, reader: ChunkReader) -> Iterator[tuple[Pair, ...]]:
     first = list(islice(raw.items, EXAMINED_PAIRS))
     reader.examine(first)
     for chunk in cut(chain(first, raw.items), READ):
-        yield from zip(*reader.streams(chunk, too_long), strict=True)
+        streams, notes = reader.read(chunk)
+        too_long.add(notes)
+        yield from zip(*streams, strict=True)
     too_long.tell()
 
 
@@ -188,23 +190,17 @@ class ChunkReader:
 
     def too_long_pairs(self) -> TooLong:
         """Where pairs that are too long are told."""
-        if self.longest is None:
-            return TooLong(self.too_long)
-        return TooLong(self.too_long, "--max-length")
+        return TooLong(self.too_long)
 
-    def streams(self, chunk: Chunk, too_long: TooLong) -> list[list[Any]]:
-        """The pairs for each model, then the links of each other aligner."""
+    def read(self, chunk: Chunk) -> tuple[list[list[Any]], dict[str, Any]]:
+        """The pairs for each model, then the links of each other aligner; and the notes."""
+        too_long = self.too_long_pairs()
         limits = [model.forcing.limits.at_most(self.longest) for model in self.models]
         readings = [self._pairs(chunk, place) for place in range(len(self.models))]
         rows = [too_long.fit(of_models, limits) for of_models in zip(*readings, strict=True)]
         streams = [[row[place] for row in rows] for place in range(len(self.models))]
         links = [[item.links[place] for item in chunk.items] for place in range(self.links)]
-        return [*streams, *links]
-
-    def read(self, chunk: Chunk) -> tuple[list[list[Any]], dict[str, Any]]:
-        """The same, and what is to be told of the chunk."""
-        too_long = self.too_long_pairs()
-        return self.streams(chunk, too_long), too_long.notes()
+        return [*streams, *links], too_long.notes()
 
     def pairs(self, chunk: Chunk) -> tuple[Sequence[Pair], dict[str, Any]]:
         """The pairs of a chunk for the only model, perhaps with masks, and the notes."""
@@ -239,17 +235,20 @@ class ChunkReader:
     def _refuse_swapped(self, items: Sequence[Item]) -> None:
         """Refuses pairs that the model finds far likelier the other way round."""
         model = self.forcing.model
-        has_targets = all(item.sides[0][1] is not None for item in items)
-        if not (has_targets and hasattr(model, "encoder") and hasattr(model, "decoder")):
+        if not (hasattr(model, "encoder") and hasattr(model, "decoder")):
             return
-        turned = [item._replace(sides=[item.sides[0][::-1]]) for item in items]
-        readings = [self._pairs(Chunk(0, 0, chunk), 0) for chunk in (items, turned)]
-        both = [
-            pairs for pairs in zip(*readings, strict=True) if all(map(self.forcing.takes, pairs))
-        ]
-        if not both:
+        ways = []
+        for number, item in enumerate(items, 1):
+            source, target = item.sides[0]
+            if target is None:
+                return
+            both_ways = (source, target), (target, source)
+            pairs = [self.reader.pair(*way, f"{self.kind} {number}") for way in both_ways]
+            if all(map(self.forcing.takes, pairs)):
+                ways.append(pairs)
+        if not ways:
             return
-        given, swapped = (loss_per_token(self.forcing, pairs) for pairs in zip(*both, strict=True))
+        given, swapped = (loss_per_token(self.forcing, pairs) for pairs in zip(*ways, strict=True))
         if given - swapped > SWAPPED:
             raise InputError(
                 f"source and target seem to be swapped: the model's loss is {given:.1f} per token, "

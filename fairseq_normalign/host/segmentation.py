@@ -9,7 +9,6 @@ import contextlib
 import functools
 import io
 import json
-import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,7 +38,6 @@ FILE_OPTIONS = {
 }
 WORD_BY_WORD = ("subword_nmt", "bert")  # schemes that split each word by itself
 CACHED_WORDS = 1 << 16
-LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Segmented(NamedTuple):
@@ -72,8 +70,6 @@ class Segmentation:
         if not isinstance(sentence, str) and split_words(text) != list(sentence):
             odd = next(word for word in sentence if split_words(word) != [word])
             raise InputError(f"{where}: {odd!r} is not one word; expected words without blanks")
-        if not text.isascii() and LONE_SURROGATE.search(text):
-            raise InputError(f"{where}: not Unicode text: it has a lone surrogate")
         if self.tokenizer is not None:
             text = self.tokenizer.encode(text)
         words = split_words(text)
@@ -136,17 +132,14 @@ def build_bpes(args: Namespace) -> tuple[Any, Any]:
     option = FILE_OPTIONS.get(args.bpe)
     if option is None:
         return (_build_bpe(args, None),) * 2
-    common = getattr(args, option, None)
+    common = getattr(args, option, None) or "???"  # as fairseq marks what it must be told
     source = getattr(args, f"source_{option}", None) or common
     target = getattr(args, f"target_{option}", None) or common
-    if "???" in (source or "???", target or "???"):  # as fairseq marks what it must be told
-        raise InputError(f"--bpe {args.bpe}: its file is not named; use {_flag(option)}")
+    if "???" in (source, target):
+        flag = "--" + option.replace("_", "-")
+        raise InputError(f"--bpe {args.bpe}: its file is not named; use {flag}")
     source_bpe = _build_bpe(args, source)
     return source_bpe, source_bpe if source == target else _build_bpe(args, target)
-
-
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
 
 
 def build_tokenizers(args: Namespace, languages: tuple[str | None, str | None]) -> tuple[Any, Any]:
@@ -242,12 +235,17 @@ def has_reading(folder: str | Path) -> bool:
     return (Path(folder) / READING).is_file()
 
 
-def apply_reading(args: Namespace, folder: str | Path) -> None:
-    """Sets the options that ``folder`` tells, if it was imported."""
-    if not has_reading(folder):
-        return
-    path = Path(folder) / READING
-    for name, value in read_json(path, OF_IMPORT).items():
+def told_reading(folder: str | Path) -> dict[str, str]:
+    """The options that ``folder`` tells, if it was imported."""
+    path, told = Path(folder) / READING, {}
+    stored = read_json(path, OF_IMPORT) if path.is_file() else {}
+    for name, value in stored.items():
         if name not in READ_OPTIONS or not isinstance(value, str):
             raise InputError(f"{path}: {name} is {value!r}; {OF_IMPORT}")
-        setattr(args, name, value if name == "bpe" else str(Path(folder) / Path(value).name))
+        told[name] = value if name == "bpe" else str(Path(folder) / Path(value).name)
+    return told
+
+
+def apply_reading(args: Namespace, folder: str | Path) -> None:
+    """Sets them."""
+    vars(args).update(told_reading(folder))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from fairseq.data import Dictionary
@@ -32,18 +31,16 @@ class CodeLayout(NamedTuple):
 
     Attributes:
         form: how a code is written in the dictionary, ``{}`` for the language.
-        source: where the source has a code, if anywhere: ``before`` its pieces, or ``after`` </s>.
-        source_names: whose language that is, the ``source``'s or the ``target``'s.
-        target: whether the target begins with its code, which is predicted behind </s>; else,
-            the decoder reads ``start`` first.
-        start: what the decoder reads first, ``</s>`` or the ``code``.
+        source: what is around the pieces, ``…``, of a source: ``</s>``, and ``S`` or ``T``, the
+            code of the source language or of the target language.
+        target: the same of a target.
+        start: what the decoder reads first.
         in_text: whether a source may itself begin with a code, as Marian's tokeniser reads it.
     """
 
     form: str
     source: str
-    source_names: str
-    target: bool
+    target: str
     start: str
     in_text: bool = False
 
@@ -71,19 +68,18 @@ class CodeLayout(NamedTuple):
 
 
 LAYOUTS = {
-    "m2m_100": CodeLayout("__{}__", "before", "source", target=True, start="</s>"),
-    "nllb": CodeLayout("{}", "before", "source", target=True, start="</s>"),
-    "nllb_legacy": CodeLayout("{}", "after", "source", target=True, start="</s>"),
-    "mbart": CodeLayout("{}", "after", "source", target=False, start="code"),
-    "mbart50": CodeLayout("{}", "before", "source", target=True, start="</s>"),
-    "marian": CodeLayout(">>{}<<", "before", "target", target=False, start="</s>", in_text=True),
+    "m2m_100": CodeLayout("__{}__", "S … </s>", "T … </s>", "</s>"),
+    "nllb": CodeLayout("{}", "S … </s>", "T … </s>", "</s>"),
+    "nllb_legacy": CodeLayout("{}", "… </s> S", "T … </s>", "</s>"),
+    "mbart": CodeLayout("{}", "… </s> S", "… </s>", "T"),
+    "mbart50": CodeLayout("{}", "S … </s>", "T … </s>", "</s>"),
+    "marian": CodeLayout(">>{}<<", "T … </s>", "… </s>", "</s>", in_text=True),
 }
 
 
-def listed(languages: Iterable[str]) -> str:
+def listed(languages: Sequence[str]) -> str:
     """The first of some languages."""
-    first = list(islice(languages, LISTED + 1))
-    return ", ".join(first[:LISTED]) + (", …" if len(first) > LISTED else "")
+    return ", ".join(languages[:LISTED]) + (", …" if len(languages) > LISTED else "")
 
 
 MASKED = (MaskedLMTask, SentencePredictionTask)  # RoBERTa, as trained and as fine-tuned
@@ -209,17 +205,19 @@ def _multi_simple_epoch(
 def _imported(task: Any, source: str, target: str) -> SpecialTokens:
     """What models of other toolkits have, by the layout that the task names."""
     layout = LAYOUTS[task_options(task).language_codes]
-    dictionary, eos = task.source_dictionary, task.target_dictionary.eos()
-    of_source = layout.code(dictionary, source if layout.source_names == "source" else target)
-    starts_with_code = layout.start == "code"
-    of_target = layout.code(dictionary, target) if layout.target or starts_with_code else of_source
+    dictionary = task.source_dictionary
+    tokens = {"</s>": dictionary.eos()}
+    for name, language in {"S": source, "T": target}.items():
+        if name in layout.source + layout.target + layout.start:
+            tokens[name] = layout.code(dictionary, language)
+
+    def around(pieces: str) -> tuple[Tokens, Tokens]:
+        before, after = ([tokens[name] for name in names.split()] for names in pieces.split("…"))
+        return tuple(before), tuple(after)
+
     own = layout.tokens(dictionary) if layout.in_text else ()
-    return SpecialTokens(
-        source=((of_source,), (eos,)) if layout.source == "before" else ((), (eos, of_source)),
-        target=((of_target,) if layout.target else (), (eos,)),
-        start=of_target if starts_with_code else eos,
-        codes=frozenset(own),
-    )
+    start = tokens[layout.start]
+    return SpecialTokens(around(layout.source), around(layout.target), start, codes=frozenset(own))
 
 
 def _pretrained_bart(

@@ -42,12 +42,12 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint_errors import (
     FROM_FAIRSEQ,
     explained,
-    refused_file,
+    one_line,
+    refusing,
     unreadable,
 )
 from fairseq_normalign.host.inert import (
     SHOWN,
-    RefusedOption,
     StoredArray,
     StoredDtype,
     evaluate,
@@ -223,15 +223,8 @@ def _building_safely(load: Callable) -> Callable:
     @functools.wraps(load)
     def guarded(filenames: list[str], *args: Any, **options: Any) -> Any:
         forbid_eval()  # a module may have come since
-        try:
+        with refusing(":".join(filenames)):
             return load(filenames, *args, **options)
-        except RefusedOption as error:
-            raise InputError(f"{':'.join(filenames)}: refused to load: {error}") from None
-        except Exception as error:
-            message = refused_file(error, ":".join(filenames))
-            if message is not None:
-                raise InputError(message) from error
-            raise
 
     return guarded
 
@@ -264,15 +257,20 @@ def task_options_of(path: str, state: dict) -> dict[str, Any]:
     return {**of_model, **said, "task": name}
 
 
+def stored_options(path: str) -> dict[str, Any]:
+    """What a checkpoint says of its task."""
+    return task_options_of(path, unpickle(path, mapped=True))
+
+
 def stored_languages(path: str) -> dict[str, str | None]:
     """Source and target language as a checkpoint has them."""
-    said = task_options_of(path, unpickle(path, mapped=True))
+    said = stored_options(path)
     return {name: said.get(name) for name in ("source_lang", "target_lang")}
 
 
 def stored_data(path: str) -> str | None:
     """The folders that a checkpoint was trained on, joined by colons."""
-    data = task_options_of(path, unpickle(path, mapped=True)).get("data")
+    data = stored_options(path).get("data")
     return data if isinstance(data, str) else None
 
 
@@ -294,5 +292,4 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}; {WHOLE_FILE}") from None
     except (SafetensorError, ValueError, RuntimeError, OverflowError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{path}: damaged ({reason}); {WHOLE_FILE}") from None
+        raise InputError(f"{path}: damaged ({one_line(str(error))}); {WHOLE_FILE}") from None

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import PART, beside, digest_of, locked, real_path
 from fairseq_normalign.host.checkpoint import check_finite, check_fit, save
+from fairseq_normalign.host.checkpoint_errors import one_line
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files
 from fairseq_normalign.huggingface.folder import HuggingFaceFolder
 from fairseq_normalign.huggingface.marian import convert_marian
@@ -32,6 +33,8 @@ ARCHITECTURES: dict[str, Callable[[HuggingFaceFolder], Converted]] = {
     "m2m_100": convert_m2m,
     "mbart": convert_mbart,
 }
+# What reading raises over contents that nobody would write.
+DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 UNTRAINED = {  # the history of a model that fairseq did not train
     "criterion_name": "none",
     "optimizer_name": "none",
@@ -89,8 +92,8 @@ def _converted(folder: HuggingFaceFolder) -> Converted:
         return ARCHITECTURES[str(kind)](folder)
     except InputError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    except DAMAGE as error:
+        reason = one_line(f"{type(error).__name__}: {error}")
         raise InputError(
             f"{folder}: damaged or half-downloaded ({reason}); download it again"
         ) from None
@@ -140,15 +143,14 @@ def cached_import(folder: str) -> Path:
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             import_folder(folder, str(place))
-        except (InputError, OSError) as error:
-            if (place / MODEL).is_file():
-                return place / MODEL
-            if isinstance(error, OSError):
-                raise InputError(
-                    f"{place.parent}: cannot be written: {error.strerror}; set XDG_CACHE_HOME, or "
-                    f"import the model yourself: normalign import {folder} -o DIR"
-                ) from None
-            raise
+        except InputError:
+            if not (place / MODEL).is_file():
+                raise
+        except OSError as error:
+            raise InputError(
+                f"{place.parent}: cannot be written: {error.strerror}; set XDG_CACHE_HOME, or "
+                f"import the model yourself: normalign import {folder} -o DIR"
+            ) from None
     return place / MODEL
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.special_tokens import PAD, SPECIAL
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder
+from fairseq_normalign.huggingface.folder import HuggingFaceFolder, Tensors
 
 MODEL = "model.pt"  # what the checkpoint is called
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -25,7 +25,7 @@ class Converted(NamedTuple):
     """A model as fairseq keeps it."""
 
     options: Namespace
-    parameters: dict[str, Tensor]
+    parameters: Tensors
     files: Files  # all but the checkpoint, dictionaries among them
     commands: list[str]  # what a user does next; {dir} becomes the folder that is written
     left_out: list[str]  # Hugging Face's names of parameters that are not needed
@@ -35,7 +35,8 @@ class Converted(NamedTuple):
 class Parameters:
     """A model's parameters, taken one by one, so that what is left is known.
 
-    Those in half precision stay so: commands compute in single precision whatever a checkpoint has.
+    Their shapes are checked when all are there (see ``checkpoint.check_fit``). Those in half
+    precision stay so: commands compute in single precision whatever a checkpoint has.
 
     Args:
         where: whose they are, for messages.
@@ -43,9 +44,9 @@ class Parameters:
             asked for without it.
     """
 
-    def __init__(self, where: str, parameters: Mapping[str, Tensor], prefix: str = "") -> None:
+    def __init__(self, where: str, parameters: Tensors, prefix: str = "") -> None:
         self.where, self.taken = where, set[str]()
-        self.by_name: dict[str, Tensor] = {}
+        self.by_name: Tensors = {}
         for name, values in parameters.items():
             name = name.replace("LayerNorm.gamma", "LayerNorm.weight")  # so in old files
             name = name.replace("LayerNorm.beta", "LayerNorm.bias")
@@ -54,16 +55,11 @@ class Parameters:
     def __contains__(self, name: str) -> bool:
         return name in self.by_name
 
-    def take(self, name: str, *shape: int) -> Tensor:
-        """A parameter of the shape that the configuration promises; it may stay in its file."""
+    def take(self, name: str) -> Tensor:
+        """A parameter, which may stay in its file."""
         values = self.by_name.get(name)
         if values is None:
             raise InputError(f"{self.where}: no parameter {name!r}, which its options call for")
-        if values.shape != shape:
-            raise InputError(
-                f"{self.where}: {name!r} has the shape {tuple(values.shape)}; its options call for "
-                f"{shape}"
-            )
         if values.dtype not in PRECISIONS:
             raise InputError(
                 f"{self.where}: {name!r} has numbers of type {values.dtype}; quantized models are "
@@ -72,17 +68,17 @@ class Parameters:
         self.taken.add(name)
         return values.float() if values.dtype == torch.float64 else values
 
-    def first(self, names: Sequence[str], *shape: int) -> Tensor:
+    def first(self, names: Sequence[str]) -> Tensor:
         """A parameter that may be stored by any of some names; the others are copies."""
         stored = [name for name in names if name in self]
         self.taken.update(stored)
-        return self.take((stored or names)[0], *shape)
+        return self.take((stored or names)[0])
 
-    def weight_and_bias(self, name: str, *shape: int, ours: str = "") -> dict[str, Tensor]:
+    def weight_and_bias(self, name: str, ours: str = "") -> Tensors:
         """Both parameters of a linear map or a LayerNorm, by another name if it has one here."""
         return {
-            f"{ours or name}.weight": self.take(f"{name}.weight", *shape),
-            f"{ours or name}.bias": self.take(f"{name}.bias", shape[0]),
+            f"{ours or name}.weight": self.take(f"{name}.weight"),
+            f"{ours or name}.bias": self.take(f"{name}.bias"),
         }
 
     def left(self) -> list[str]:
@@ -99,6 +95,8 @@ class Vocabulary(NamedTuple):
 
     def rows(self, values: Tensor) -> Tensor:
         """Embeddings or biases in fairseq's order, (V, …)."""
+        if len(values) != len(self.names):
+            raise ValueError(f"{len(values)} rows for {len(self.names)} tokens")
         if self.order == list(range(len(values))):
             return values  # which may be large, and still in its file
         return values[torch.tensor(self.order)]

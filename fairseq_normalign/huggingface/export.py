@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.attention_modules import attentions_in, columns_of
+from fairseq_normalign.host.attention_modules import OF_HEADS, attentions_in, columns_of
 from fairseq_normalign.host.checkpoint import dictionary_file, read_transformer
 from fairseq_normalign.host.checkpoint_errors import explained
-from fairseq_normalign.host.segmentation import READING, apply_reading, has_reading
+from fairseq_normalign.host.segmentation import READING, has_reading, told_reading
 from fairseq_normalign.host.special_tokens import (
     BOS,
     DICTIONARY,
@@ -37,12 +36,15 @@ from fairseq_normalign.host.special_tokens import (
 from fairseq_normalign.host.trust import task_options_of
 from fairseq_normalign.huggingface.conversion import Written, refuse_used, whole_folder
 from fairseq_normalign.huggingface.converted import RESERVED, Files, Parameters
+from fairseq_normalign.huggingface.folder import Config, Tensors
 from fairseq_normalign.huggingface.translation import (
+    BIAS,
     DROPOUTS,
     EMBEDDINGS,
     FUNCTIONS,
     HEAD,
     OUTPUT,
+    POSITIONS,
     SHARED,
     SIDES,
     SIZES,
@@ -51,16 +53,11 @@ from fairseq_normalign.huggingface.translation import (
 from fairseq_normalign.names import ALL, KINDS, all_heads, parse_heads
 from fairseq_normalign.options import SEARCH
 
-# Parameters of an attention, with the dimension that heads divide.
-OF_HEADS = {f"{name}_proj.{part}": 0 for name in "qkv" for part in ("weight", "bias")}
-OF_HEADS["out_proj.weight"] = 1
 CLASSES = {
     "marian": "MarianMTModel",
     "m2m_100": "M2M100ForConditionalGeneration",
     "mbart": "MBartForConditionalGeneration",
 }
-# LayerNorms beside those of layers.
-NORMS = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", "layernorm_embedding"]}
 # By whether layers are normalised before, positions learned, and embeddings normalised.
 FORMATS: dict[tuple[bool, ...], str] = {
     (False, True, False): "marian",
@@ -77,7 +74,6 @@ UNSUPPORTED = {
     "adaptive_softmax_cutoff": "an adaptive softmax",
 }
 NO_FORMAT = "Hugging Face has no format for it"
-Config = dict[str, Any]
 
 
 def export_folder(path: str, data: str, output: str) -> Written:
@@ -137,28 +133,24 @@ def _format(path: str, options: Namespace) -> str:
     return kind
 
 
-def _filled(
-    parameters: Mapping[str, Tensor], options: Namespace, notes: list[str]
-) -> dict[str, Tensor]:
+def _filled(parameters: Tensors, options: Namespace, notes: list[str]) -> Tensors:
     """The parameters in single precision, with zeros for heads that were removed."""
     whole = {name: values.float() for name, values in parameters.items()}
-    attentions = list(attentions_in(whole))
     counts = {}
-    for kind, layer, _ in attentions:
+    for kind, layer, _ in attentions_in(whole):
         counts[kind, layer] = getattr(options, f"{KINDS[kind].side}_attention_heads")
     known = all_heads(counts)
     kept = parse_heads(getattr(options, "alive_heads", None) or ALL, known)
-    for kind, layer, prefix in attentions:
+    for kind, layer, prefix in list(attentions_in(whole)):
         width = len(whole[f"{prefix}out_proj.weight"])
         numbers = [head.head for head in kept if head[:2] == (kind, layer)]
         places = columns_of(numbers, width // counts[kind, layer])
         for part, dim in OF_HEADS.items():
-            if prefix + part not in whole:  # of a layout of fairseq before 0.9; refused below
-                continue
-            values = whole[prefix + part]
-            shape = [*values.shape]
-            shape[dim] = width
-            whole[prefix + part] = torch.zeros(shape).index_copy(dim, places, values)
+            if prefix + part in whole:  # not in a layout of fairseq before 0.9; refused below
+                values = whole[prefix + part]
+                shape = [*values.shape]
+                shape[dim] = width
+                whole[prefix + part] = torch.zeros(shape).index_copy(dim, places, values)
     if len(kept) < len(known):
         notes.append(
             f"{len(known) - len(kept)} of {len(known)} heads were pruned, which the format cannot "
@@ -167,7 +159,7 @@ def _filled(
     return whole
 
 
-def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> Config:
+def _config(kind: str, options: Namespace, parameters: Tensors) -> Config:
     """``config.json``; tokens have the numbers of fairseq's dictionaries."""
     said = vars(options)
     functions = {ours: theirs for theirs, ours in reversed(FUNCTIONS.items())}
@@ -200,32 +192,25 @@ def _config(kind: str, options: Namespace, parameters: Mapping[str, Tensor]) -> 
     return config
 
 
-def _tensors(
-    path: str, options: Namespace, parameters: dict[str, Tensor], config: Config
-) -> dict[str, Tensor]:
+def _tensors(path: str, options: Namespace, parameters: Tensors, config: Config) -> Tensors:
     """Parameters by Hugging Face's names, which are all that the format has."""
-    kind, width = config["model_type"], config["d_model"]
-    rows = {"encoder": config["vocab_size"]}
-    rows["decoder"] = config.get("decoder_vocab_size", rows["encoder"])
+    kind = config["model_type"]
     taken = Parameters(f"{path}: {NO_FORMAT}", parameters)
-    inner = layer_parameters(taken, config, NORMS[kind])
-    words = {side: taken.take(EMBEDDINGS[side], rows[side], width) for side in SIDES}
+    tensors = layer_parameters(taken, config)
+    for name in EMBEDDINGS.values():
+        tensors[name] = taken.take(name)
     if options.share_all_embeddings:
-        inner[SHARED] = words["encoder"]
-    else:
-        inner.update((EMBEDDINGS[side], words[side]) for side in SIDES)
+        tensors[SHARED] = tensors.pop(EMBEDDINGS["encoder"])
+        del tensors[EMBEDDINGS["decoder"]]
     if kind != "m2m_100":
-        longest = (options.max_source_positions, options.max_target_positions)
-        for side, count in zip(SIDES, longest, strict=True):
-            inner[f"{side}.embed_positions.weight"] = _positions(taken, side, count, config)
-    tensors = {f"model.{name}": values for name, values in inner.items()}
-    output = taken.first([OUTPUT, EMBEDDINGS["decoder"]], rows["decoder"], width)
+        for name in POSITIONS.values():
+            tensors[name] = _positions(taken, name, config)
+    tensors = {f"model.{name}": values for name, values in tensors.items()}
+    output = taken.first([OUTPUT, EMBEDDINGS["decoder"]])
     if not config["tie_word_embeddings"]:
         tensors[HEAD] = output
     if kind != "m2m_100":
-        bias = torch.zeros(rows["decoder"])
-        if "decoder.logits_bias" in taken:
-            bias = taken.take("decoder.logits_bias", rows["decoder"])
+        bias = taken.take(BIAS) if BIAS in taken else torch.zeros(len(output))
         tensors["final_logits_bias"] = bias[None]
     unknown = [name for name in taken.left() if not name.endswith("coder.version")]
     if unknown:
@@ -233,20 +218,17 @@ def _tensors(
     return {name: values.contiguous() for name, values in tensors.items()}
 
 
-def _positions(taken: Parameters, side: str, longest: int, config: Config) -> Tensor:
+def _positions(taken: Parameters, name: str, config: Config) -> Tensor:
     """A table of positions, which Marian's has from the first on; fairseq's has rows before it."""
-    name = f"{side}.embed_positions.weight"
-    end, width = RESERVED + config["max_position_embeddings"], config["d_model"]
+    end = RESERVED + config["max_position_embeddings"]
     if name in taken:
-        table = taken.take(name, RESERVED + longest, width)
+        table = taken.take(name)
     else:
-        table = SinusoidalPositionalEmbedding.get_embedding(end, width, PAD)
+        table = SinusoidalPositionalEmbedding.get_embedding(end, config["d_model"], PAD)
     return table[RESERVED if config["model_type"] == "marian" else 0 : end].clone()
 
 
-def _tokeniser(
-    path: str, said: Mapping[str, Any], data: Path, config: Config, notes: list[str]
-) -> Files:
+def _tokeniser(path: str, said: Config, data: Path, config: Config, notes: list[str]) -> Files:
     """Marian's tokeniser, where there are SentencePiece models beside the dictionaries.
 
     Args:
@@ -320,14 +302,12 @@ def _sentencepiece_models(data: Path) -> list[Path]:
     if not has_reading(data):
         found = [*data.glob("*.model"), *data.glob("*.spm")]
         return found * 2 if len(found) == 1 else []
-    reading = Namespace(sentencepiece_model=None)
-    apply_reading(reading, data)
-    models = []
-    for option in ("source_sentencepiece_model", "target_sentencepiece_model"):
-        name = getattr(reading, option, None) or reading.sentencepiece_model
-        if name is None:
-            return []
+    told = told_reading(data)
+    common = told.get("sentencepiece_model", "")
+    names = [told.get(f"{side}_sentencepiece_model", common) for side in ("source", "target")]
+    if not all(names):
+        return []
+    for name in names:
         if not Path(name).is_file():
             raise InputError(f"{name}: no such SentencePiece model, which {READING} names")
-        models.append(Path(name))
-    return models
+    return list(map(Path, names))

@@ -8,7 +8,7 @@ case.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ POINTER = b"version https://git-lfs"
 FOLDER = "expected the folder of a Hugging Face model"
 LARGEST = 1 << 20  # no model has more words; names and tables of them are built
 MOST_POSITIONS = 1 << 17  # likewise
+Config = dict[str, Any]  # what a JSON file says
+Tensors = dict[str, Tensor]  # by name
 # Hugging Face's names of activation functions, and fairseq's.
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -77,22 +79,22 @@ class HuggingFaceFolder:
                     raise InputError(f"{path}: a git-lfs pointer, not the file; run: git lfs pull")
         return path
 
-    def json(self, name: str) -> dict[str, Any]:
+    def json(self, name: str) -> Config:
         return read_json(self.file(name), OF_FOLDER)
 
-    def optional_json(self, name: str) -> dict[str, Any]:
+    def optional_json(self, name: str) -> Config:
         return self.json(name) if self.has(name) else {}
 
     @functools.cached_property
-    def tokenizer(self) -> dict[str, Any]:
+    def tokenizer(self) -> Config:
         """``tokenizer.json``, which newer folders have instead of files of the vocabulary."""
         return self.optional_json("tokenizer.json")
 
     @functools.cached_property
-    def tokenizer_config(self) -> dict[str, Any]:
+    def tokenizer_config(self) -> Config:
         return self.optional_json(CONFIGURATION)
 
-    def parameters(self) -> dict[str, Tensor]:
+    def parameters(self) -> Tensors:
         """The model's tensors by Hugging Face's names."""
         stored = [name for name in WEIGHTS if self.has(name)]
         if not stored:
@@ -102,7 +104,7 @@ class HuggingFaceFolder:
         files = [stored[0]]
         if stored[0].endswith(".json"):
             files = list(dict.fromkeys(self.json(stored[0])["weight_map"].values()))
-        parameters: dict[str, Tensor] = {}
+        parameters: Tensors = {}
         for name in files:
             # A name that leads out of the folder is none of ours.
             if Path(name).name != name or not self.has(name):
@@ -112,7 +114,7 @@ class HuggingFaceFolder:
             parameters.update(self._read(name))
         return parameters
 
-    def _read(self, name: str) -> dict[str, Tensor]:
+    def _read(self, name: str) -> Tensors:
         path = self.file(name)
         if name.endswith(".safetensors"):
             return read_safetensors(path)[0]
@@ -159,7 +161,6 @@ NORMALIZER = {  # what tokenizer.json calls BERT's settings
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
-FEWEST_KNOWN = 0.5  # of the pieces of a SentencePiece model, by the vocabulary that it belongs to
 
 
 def wordpieces(folder: HuggingFaceFolder) -> Numbers:
@@ -178,7 +179,7 @@ def case_options(folder: HuggingFaceFolder) -> dict[str, bool]:
     """What is said of case and accents, by Hugging Face's names; those alone that are said."""
     normalizer = folder.tokenizer.get("normalizer") or {}
     is_usual = normalizer.get("type") == "BertNormalizer"
-    said: dict[str, Any] = {}
+    said: Config = {}
     if is_usual:
         said = {ours: normalizer.get(theirs) for ours, theirs in NORMALIZER.items()}
     said.update(folder.tokenizer_config)  # goes before, as with Hugging Face
@@ -216,21 +217,10 @@ def read_pieces(folder: HuggingFaceFolder, name: str) -> tuple[bytes, list[str]]
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(content)
-        pieces = [processor.id_to_piece(number) for number in range(processor.get_piece_size())]
+        pieces = processor.id_to_piece(list(range(len(processor))))
     except (RuntimeError, OSError):
         raise InputError(f"{path}: not a SentencePiece model") from None
     return content, pieces
-
-
-def check_fits(folder: HuggingFaceFolder, name: str, known: Collection[str]) -> None:
-    """Refuses a SentencePiece model most of whose pieces the vocabulary does not know."""
-    _, pieces = read_pieces(folder, name)
-    count = sum(piece in known for piece in pieces)
-    if count < FEWEST_KNOWN * len(pieces):
-        raise InputError(
-            f"{folder.path / name}: only {count} of its {len(pieces)} pieces are in the model's "
-            "vocabulary; is it of another model?"
-        )
 
 
 def added_tokens(folder: HuggingFaceFolder) -> Numbers:

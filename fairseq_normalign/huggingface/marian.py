@@ -8,8 +8,6 @@ a bias. The sines of positions have other wavelengths than fairseq's: they are w
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +21,7 @@ from fairseq_normalign.huggingface.converted import (
     Vocabulary,
     vocabulary,
 )
-from fairseq_normalign.huggingface.folder import HuggingFaceFolder, check_fits
+from fairseq_normalign.huggingface.folder import Config, HuggingFaceFolder
 from fairseq_normalign.huggingface.translation import (
     BIAS,
     POSITIONS,
@@ -46,8 +44,8 @@ def convert_marian(folder: HuggingFaceFolder) -> Converted:
     source, target = _vocabularies(folder)
     own = {name: _positions(parameters, config, name) for name in POSITIONS.values()}
     own[BIAS] = _bias(parameters, target, read_search(folder))
-    options: dict[str, Any] = {}
-    options["source_lang"], options["target_lang"] = _languages(folder)
+    source_lang, target_lang = _languages(folder)
+    options: Config = {"source_lang": source_lang, "target_lang": target_lang}
     notes = []
     codes = LAYOUTS["marian"].languages(source.names)  # as in ``>>fra<< Good morning.``
     if codes:
@@ -60,21 +58,16 @@ def convert_marian(folder: HuggingFaceFolder) -> Converted:
 def _vocabularies(folder: HuggingFaceFolder) -> tuple[Vocabulary, Vocabulary]:
     """Of source and target; one for both if they share it."""
     size = folder.config["vocab_size"]
+    source = _vocabulary(folder, "vocab.json", size)
     if folder.config.get("share_encoder_decoder_embeddings", True):
-        shared = _vocabulary(folder, "vocab.json", list(SPM.values()), size)
-        return shared, shared
-    source = _vocabulary(folder, "vocab.json", ["source.spm"], size)
+        return source, source
     size = folder.config.get("decoder_vocab_size") or size
-    return source, _vocabulary(folder, "target_vocab.json", ["target.spm"], size)
+    return source, _vocabulary(folder, "target_vocab.json", size)
 
 
-def _vocabulary(
-    folder: HuggingFaceFolder, file: str, models: Sequence[str], size: int
-) -> Vocabulary:
+def _vocabulary(folder: HuggingFaceFolder, file: str, size: int) -> Vocabulary:
     numbers = folder.json(file)
-    for name in models:
-        check_fits(folder, name, numbers)
-    config: dict[str, Any] = folder.config
+    config = folder.config
     eos, pad, start = (config[f"{name}_token_id"] for name in ("eos", "pad", "decoder_start"))
     marks = [numbers.get("</s>"), numbers.get("<pad>", pad)]
     is_unique = len(set(numbers.values())) == len(numbers)
@@ -89,23 +82,23 @@ def _vocabulary(
 
 def sinusoids(positions: int, width: int) -> Tensor:
     """Marian's table: sin(p / 10000^(2i / C)) for all i, then the cosines, (P, C)."""
-    exponents = 2 * torch.div(torch.arange(width), 2, rounding_mode="floor") / width
-    angles = torch.arange(positions)[:, None] / 10000.0 ** exponents.double()  # (P, C)
-    return torch.cat([angles[:, 0::2].sin(), angles[:, 1::2].cos()], dim=1).float()
+    exponents = torch.arange(0, width, 2) / width
+    angles = torch.arange(positions)[:, None] / 10000.0 ** exponents.double()  # (P, C / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
 
 
-def _positions(parameters: Parameters, config: Mapping[str, Any], name: str) -> Tensor:
+def _positions(parameters: Parameters, config: Config, name: str) -> Tensor:
     """fairseq's table: it counts from behind the padding's number."""
     count, width = config["max_position_embeddings"], config["d_model"]
-    table = parameters.take(name, count, width) if name in parameters else sinusoids(count, width)
+    table = parameters.take(name) if name in parameters else sinusoids(count, width)
     return torch.cat([torch.zeros(RESERVED, width), table])
 
 
-def _bias(parameters: Parameters, target: Vocabulary, search: Mapping[str, Any]) -> Tensor:
+def _bias(parameters: Parameters, target: Vocabulary, search: Config) -> Tensor:
     """What is added to the logits; <s> is never generated where it is but another padding."""
     bias = torch.zeros(len(target.names))
     if "final_logits_bias" in parameters:
-        bias = parameters.take("final_logits_bias", 1, len(bias))[0]
+        bias = parameters.take("final_logits_bias")[0]
     ordered = target.rows(bias).clone()
     if target.order.count(target.order[BOS]) > 1:
         ordered[BOS] = NEVER

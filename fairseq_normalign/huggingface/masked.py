@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -32,6 +32,7 @@ from fairseq_normalign.huggingface.folder import (
     ACTIVATIONS,
     HuggingFaceFolder,
     Numbers,
+    Tensors,
     added_tokens,
     byte_level_bpe,
     case_options,
@@ -153,7 +154,7 @@ def _convert(
     """The model and its dictionary."""
     config = folder.config
     parameters = Parameters(str(folder), folder.parameters(), family.prefix)
-    encoder = _encoder(parameters, config, family, words)
+    encoder = _encoder(parameters, config["num_hidden_layers"], family, words)
     head = _head(parameters, family, words, encoder["embed_tokens.weight"])
     state = {f"encoder.sentence_encoder.{name}": value for name, value in encoder.items()}
     state.update((f"encoder.lm_head.{name}", value) for name, value in head.items())
@@ -190,53 +191,41 @@ def _convert(
     return Converted(options, state, files, [command], parameters.left(), notes)
 
 
-def _encoder(
-    parameters: Parameters, config: Mapping, family: Family, words: Vocabulary
-) -> dict[str, Tensor]:
+def _encoder(parameters: Parameters, layers: int, family: Family, words: Vocabulary) -> Tensors:
     """Embeddings of words, positions and segments, and all layers, by fairseq's names."""
-    width, inner = config["hidden_size"], config["intermediate_size"]
-
-    def table(kind: str, size: str) -> Tensor:
-        return parameters.take(f"embeddings.{kind}_embeddings.weight", config[size], width)
-
-    state = {
-        "version": torch.tensor([3.0]),
-        "embed_tokens.weight": words.rows(table("word", "vocab_size")),
-    }
-    positions = table("position", "max_position_embeddings")[family.first_position :].float()
-    segments = table("token_type", "type_vocab_size")
+    tables = ("word", "position", "token_type")
+    embeddings, positions, segments = (
+        parameters.take(f"embeddings.{table}_embeddings.weight") for table in tables
+    )
+    state = {"version": torch.tensor([3.0]), "embed_tokens.weight": words.rows(embeddings)}
+    positions = positions[family.first_position :].float()
     if family is BERT:
         state["embed_segments.weight"] = segments
     else:  # RoBERTa reads all as the first of them
         positions = positions + segments[0].float()
-    state["embed_positions.weight"] = torch.cat([torch.zeros(RESERVED, width), positions])
-    norm = parameters.weight_and_bias("embeddings.LayerNorm", width, ours="layernorm_embedding")
-    state.update(norm)
-    shapes = {"fc1": (inner, width), "fc2": (width, inner)}
-    for layer in range(config["num_hidden_layers"]):
+    reserved = torch.zeros(RESERVED, positions.shape[1])
+    state["embed_positions.weight"] = torch.cat([reserved, positions])
+    state.update(parameters.weight_and_bias("embeddings.LayerNorm", "layernorm_embedding"))
+    for layer in range(layers):
         for theirs, ours in LAYER.items():
-            shape = (width,) if theirs.endswith("LayerNorm") else shapes.get(ours, (width, width))
             place = f"encoder.layer.{layer}.{theirs}"
-            state.update(parameters.weight_and_bias(place, *shape, ours=f"layers.{layer}.{ours}"))
+            state.update(parameters.weight_and_bias(place, f"layers.{layer}.{ours}"))
     return state
 
 
-def _head(
-    parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor
-) -> dict[str, Tensor]:
+def _head(parameters: Parameters, family: Family, words: Vocabulary, embeddings: Tensor) -> Tensors:
     """The head that predicts words; {} if the folder has none."""
-    size, width = embeddings.shape
     dense, norm = family.head
     if f"{dense}.weight" not in parameters:
         return {}
-    head = parameters.weight_and_bias(dense, width, width, ours="dense")
-    head.update(parameters.weight_and_bias(norm, width, ours="layer_norm"))
+    head = parameters.weight_and_bias(dense, "dense")
+    head.update(parameters.weight_and_bias(norm, "layer_norm"))
     biases = [f"{family.decoder.removesuffix('.decoder')}.bias", f"{family.decoder}.bias"]
-    head["bias"] = words.rows(parameters.first(biases, size))
+    head["bias"] = words.rows(parameters.first(biases))
     head["weight"] = embeddings
     own = f"{family.decoder}.weight"
     if own in parameters:
-        weight = words.rows(parameters.take(own, size, width))
+        weight = words.rows(parameters.take(own))
         if not torch.equal(weight, embeddings):
             head["weight"] = weight
     return head

@@ -6,11 +6,8 @@ here is how their tokenisers number pieces, which codes of languages there are, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import count
 from typing import NamedTuple
-
-from torch import Tensor
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.special_tokens import (
@@ -19,11 +16,11 @@ from fairseq_normalign.host.special_tokens import (
     SPECIAL,
     listed,
 )
-from fairseq_normalign.huggingface.converted import RESERVED, Converted, Parameters, vocabulary
+from fairseq_normalign.huggingface.converted import Converted, Parameters, vocabulary
 from fairseq_normalign.huggingface.folder import (
     HuggingFaceFolder,
     Numbers,
-    check_fits,
+    Tensors,
     named_tokens,
     read_pieces,
     tokenizer_class,
@@ -119,22 +116,18 @@ def convert_m2m(folder: HuggingFaceFolder) -> Converted:
 
 def convert_mbart(folder: HuggingFaceFolder) -> Converted:
     """mBART: learned positions, and a LayerNorm over embeddings."""
-    config = folder.config
     parameters = open_translation(folder)
-    rows = config["max_position_embeddings"] + RESERVED
-    own = {name: parameters.take(name, rows, config["d_model"]) for name in POSITIONS.values()}
+    own = {name: parameters.take(name) for name in POSITIONS.values()}
     if "final_logits_bias" in parameters:
-        own[BIAS] = parameters.take("final_logits_bias", 1, config["vocab_size"])[0]
-    return _convert(folder, parameters, _mbart_tokens(folder), own, layernorm_embedding=True)
+        own[BIAS] = parameters.take("final_logits_bias")[0]
+    return _convert(folder, parameters, _mbart_tokens(folder), own)
 
 
 def _convert(
     folder: HuggingFaceFolder,
     parameters: Parameters,
     tokens: Tokens,
-    own: Mapping[str, Tensor],
-    *,
-    layernorm_embedding: bool = False,
+    own: Tensors,
 ) -> Converted:
     """One vocabulary for all languages, and layers that are normalised before."""
     size, special = folder.config["vocab_size"], list(FIRST.values())
@@ -144,7 +137,6 @@ def _convert(
         notes.append(
             f"added tokens, which are text where a text spells them: {listed(tokens.added)}"
         )
-    norms = ("layer_norm", "layernorm_embedding") if layernorm_embedding else ("layer_norm",)
     return convert_translation(
         folder,
         parameters,
@@ -152,8 +144,7 @@ def _convert(
         own,
         {"sentencepiece_model": SPM},
         notes,
-        norms=norms,
-        layernorm_embedding=layernorm_embedding,
+        layernorm_embedding=bool(own),  # that of mBART
         task=MULTILINGUAL,
         language_codes=tokens.layout,
         encoder_normalize_before=True,
@@ -167,7 +158,6 @@ def _m2m_tokens(folder: HuggingFaceFolder) -> Tokens:
     pieces = folder.json("vocab.json")
     if not FIRST.items() <= pieces.items():
         raise InputError(f"{folder.path / 'vocab.json'}: other numbers than {FIRST}")
-    check_fits(folder, SPM, pieces)
     fillers = folder.tokenizer_config.get("num_madeup_words")
     return _with_codes(folder, pieces, "m2m_100", FILLERS if fillers is None else int(fillers))
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import fairseq
 import torch
-from torch import Tensor
 
 from fairseq_normalign.host.checkpoint import VARIANT
 from fairseq_normalign.host.segmentation import reading_file
@@ -22,7 +21,9 @@ from fairseq_normalign.host.special_tokens import DICTIONARY, MULTILINGUAL, TARG
 from fairseq_normalign.huggingface.converted import MODEL, Converted, Files, Parameters, Vocabulary
 from fairseq_normalign.huggingface.folder import (
     ACTIVATIONS,
+    Config,
     HuggingFaceFolder,
+    Tensors,
     check_settings,
     read_pieces,
 )
@@ -55,7 +56,20 @@ OUTPUT = "decoder.output_projection.weight"  # the head's, in fairseq
 EMBEDDINGS = {side: f"{side}.embed_tokens.weight" for side in SIDES}
 POSITIONS = {side: f"{side}.embed_positions.weight" for side in SIDES}
 BIAS = "decoder.logits_bias"
-ATTENTIONS = {"encoder": ("self_attn",), "decoder": ("self_attn", "encoder_attn")}
+# Linear maps and LayerNorms in a layer.
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj")
+IN_ENCODER = (
+    *(f"self_attn.{name}" for name in PROJECTIONS),
+    *("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm"),
+)
+IN_DECODER = (
+    *IN_ENCODER,
+    *(f"encoder_attn.{name}" for name in PROJECTIONS),
+    "encoder_attn_layer_norm",
+)
+# LayerNorms beside those of layers, by model_type.
+NORMS = {"marian": [], "m2m_100": ["layer_norm"], "mbart": ["layer_norm", "layernorm_embedding"]}
+IN_LAYERS = {"encoder": IN_ENCODER, "decoder": IN_DECODER}
 
 
 def open_translation(folder: HuggingFaceFolder) -> Parameters:
@@ -66,29 +80,26 @@ def open_translation(folder: HuggingFaceFolder) -> Parameters:
 
 
 def take_embeddings(
-    parameters: Parameters, config: Mapping[str, Any], source: Vocabulary, target: Vocabulary
-) -> dict[str, Tensor]:
+    parameters: Parameters, config: Config, source: Vocabulary, target: Vocabulary
+) -> Tensors:
     """Embeddings of words by fairseq's names, in the order of the dictionaries.
 
     What is shared is one tensor, of which a folder may have several copies.
     """
-    size, width = config["vocab_size"], config["d_model"]
     is_tied = config.get("tie_word_embeddings", True)
     is_shared = config.get("share_encoder_decoder_embeddings", True)
     names = [SHARED, *EMBEDDINGS.values(), HEAD]
     if is_tied and is_shared:
-        encoder = decoder = source.rows(parameters.first(names, size, width))
+        encoder = decoder = source.rows(parameters.first(names))
     else:
-        target_size = size if is_shared else config.get("decoder_vocab_size") or size
         copies = [SHARED] if is_shared else []
-        encoder = source.rows(parameters.first([EMBEDDINGS["encoder"], *copies], size, width))
-        decoder = parameters.first([EMBEDDINGS["decoder"], *copies], target_size, width)
-        decoder = target.rows(decoder)
+        encoder = source.rows(parameters.first([EMBEDDINGS["encoder"], *copies]))
+        decoder = target.rows(parameters.first([EMBEDDINGS["decoder"], *copies]))
         if is_shared and torch.equal(encoder, decoder):
             decoder = encoder
     output = decoder
     if not is_tied:
-        output = target.rows(parameters.take(HEAD, len(target.names), width))
+        output = target.rows(parameters.take(HEAD))
     parameters.taken.update(names)
     return {
         "encoder.version": torch.tensor([3.0]),
@@ -99,28 +110,15 @@ def take_embeddings(
     }
 
 
-def layer_parameters(
-    parameters: Parameters, config: Mapping[str, Any], norms: Sequence[str] = ()
-) -> dict[str, Tensor]:
-    """The parameters of all layers, which have the same names in fairseq.
-
-    Args:
-        norms: LayerNorms that encoder and decoder have beside their layers.
-    """
-    width, state = config["d_model"], {}
-    for side in SIDES:
-        inner = config[f"{side}_ffn_dim"]
-        shapes = {"fc1": (inner, width), "fc2": (width, inner), "final_layer_norm": (width,)}
-        for attention in ATTENTIONS[side]:
-            shapes[f"{attention}_layer_norm"] = (width,)
-            for projection in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                shapes[f"{attention}.{projection}"] = (width, width)
+def layer_parameters(parameters: Parameters, config: Config) -> Tensors:
+    """The parameters of all layers, which have the same names in fairseq."""
+    state = {}
+    for side, in_layer in IN_LAYERS.items():
+        names = list(NORMS[config["model_type"]])
         for layer in range(config[f"{side}_layers"]):
-            for name, shape in shapes.items():
-                place = f"{side}.layers.{layer}.{name}"
-                state.update(parameters.weight_and_bias(place, *shape))
-        for norm in norms:
-            state.update(parameters.weight_and_bias(f"{side}.{norm}", width))
+            names += [f"layers.{layer}.{name}" for name in in_layer]
+        for name in names:
+            state.update(parameters.weight_and_bias(f"{side}.{name}"))
     return state
 
 
@@ -128,11 +126,9 @@ def convert_translation(
     folder: HuggingFaceFolder,
     parameters: Parameters,
     vocabularies: tuple[Vocabulary, Vocabulary],
-    own: Mapping[str, Tensor],
+    own: Tensors,
     models: Mapping[str, str],
     notes: Sequence[str],
-    *,
-    norms: Sequence[str] = (),
     **options: Any,
 ) -> Converted:
     """The model, by what families do not share.
@@ -141,14 +137,13 @@ def convert_translation(
         vocabularies: of source and target, the same one if they share it.
         own: tables of positions and the bias of logits, by fairseq's names, where a model has them.
         models: SentencePiece models by the option that names them, the source's first.
-        norms: as in ``layer_parameters``.
         options: of fairseq, beside those that all families have.
     """
     config = folder.config
     source, target = vocabularies
     search = read_search(folder)
     state = take_embeddings(parameters, config, source, target)
-    state.update(layer_parameters(parameters, config, norms))
+    state.update(layer_parameters(parameters, config))
     state.update((name, values) for name, values in own.items() if name != BIAS or values.any())
     is_tied = state[OUTPUT] is state[EMBEDDINGS["decoder"]]
     is_shared = state[EMBEDDINGS["decoder"]] is state[EMBEDDINGS["encoder"]]
@@ -187,7 +182,7 @@ def convert_translation(
     return Converted(built, state, files, commands, parameters.left(), [*notes])
 
 
-def _commands(options: Namespace, search: Mapping[str, Any], source_model: str) -> list[str]:
+def _commands(options: Namespace, search: Config, source_model: str) -> list[str]:
     """To align, and to translate as Hugging Face does.
 
     Args:
@@ -205,7 +200,7 @@ def _commands(options: Namespace, search: Mapping[str, Any], source_model: str) 
         f"normalign align {{dir}} SOURCE TARGET{'' if options.target_lang else languages}",
         f"fairseq-interactive {{dir}} --path {{dir}}/{MODEL} --user-dir {user_dir} "
         f"--task {options.task}{codes}{languages} --bpe sentencepiece "
-        f"--sentencepiece-model {{dir}}/{source_model} {' '.join(of_search)} --input SOURCE",
+        f"--sentencepiece-model {{dir}}/{source_model} {of_search} --input SOURCE",
     ]
 
 
@@ -223,13 +218,13 @@ UNSUPPORTED = {
 }
 
 
-def read_search(folder: HuggingFaceFolder) -> dict[str, Any]:
+def read_search(folder: HuggingFaceFolder) -> Config:
     """How to search, by ``generation_config.json``, or by ``config.json`` in older folders."""
     stored = folder.json(FILE) if folder.has(FILE) else folder.config  # never both, as there
     return {name: value for name, value in stored.items() if value is not None}
 
 
-def search_options(search: Mapping[str, Any], longest: int) -> list[str]:
+def search_options(search: Config, longest: int) -> str:
     """The same for fairseq.
 
     Args:
@@ -241,13 +236,11 @@ def search_options(search: Mapping[str, Any], longest: int) -> list[str]:
     longest = int(search.get("max_length", longest))
     if "max_new_tokens" in search:  # goes before
         longest = int(search["max_new_tokens"]) + 1
-    options = [
-        *("--beam", str(beam), "--lenpen", f"{penalty:g}"),
-        *("--max-len-a", "0", "--max-len-b", str(max(longest - 2, 1)), "--min-len", "0"),
-    ]
+    options = f"--beam {beam} --lenpen {penalty:g} --max-len-a 0"
+    options += f" --max-len-b {max(longest - 2, 1)} --min-len 0"
     ngrams = int(search.get("no_repeat_ngram_size", 0))
     if ngrams:
-        options += ["--no-repeat-ngram-size", str(ngrams)]
+        options += f" --no-repeat-ngram-size {ngrams}"
     if beam > 1 and search.get("early_stopping") is not True:
-        options.append("--no-early-stop")
+        options += " --no-early-stop"
     return options

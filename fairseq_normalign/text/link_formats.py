@@ -33,11 +33,6 @@ class AlignedPair(NamedTuple):
     target: Sequence[str] | None = None
     soft: np.ndarray | None = None  # (T, S): shares of what each target word takes
 
-    @property
-    def words(self) -> tuple[Sequence[str], Sequence[str]]:
-        assert self.source is not None and self.target is not None
-        return self.source, self.target
-
 
 def pharaoh(pair: AlignedPair, index: int = 0) -> str:
     """Links in ascending order, perhaps with their shares."""
@@ -57,7 +52,8 @@ def as_json(pair: AlignedPair, index: int = 0) -> str:
 
 
 def word_pairs(pair: AlignedPair, index: int = 0) -> str:
-    source, target = pair.words
+    source, target = pair.source, pair.target
+    assert source is not None and target is not None
     return " ".join(f"{source[s]}<sep>{target[t]}" for s, t in sorted(pair.links))
 
 

@@ -11,9 +11,10 @@ Numbers have nine digits at most: no sentence is as long.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +30,7 @@ TOKEN = re.compile(rf"{NUMBER}[-p]{NUMBER}(?::{PATTERN})?")
 NAACL = re.compile(rf"{NUMBER} {NUMBER} {NUMBER}(?: ([SP]))?(?: {PATTERN})?")
 NONE: frozenset = frozenset()
 SHOWN = 40  # letters of what is refused
-# More than the pairs of two 1,000-word sentences; with confidences, every token may be new.
-CACHED_TOKENS = 1 << 20
+CACHED_TOKENS = 1 << 18  # more than the pairs of two 500-word sentences
 MOST_EMPTY = 1_000_000  # sentences without links between two lines of a NAACL file
 # How far a file is counted after the end of a shorter one: stdin may never end, …
 MOST_COUNTED = 1_000_000
@@ -44,42 +44,26 @@ class Gold(NamedTuple):
     possible: Set[Link]
 
 
-class _Links(dict):
-    """Token -> link, filled as tokens come.
+@functools.cache
+def _link_reader(index: int, reverse: bool) -> Callable[[str], Link]:
+    """What makes a link of a token: a corpus repeats few of them many times."""
 
-    A corpus repeats few tokens many times, and a look-up beats parsing.
-    """
-
-    def __init__(self, index: int, reverse: bool) -> None:
-        self.index, self.reverse = index, reverse
-
-    def __missing__(self, token: str) -> Link:
+    @functools.lru_cache(CACHED_TOKENS)
+    def link_of(token: str) -> Link:
         match = TOKEN.fullmatch(token)
         if match is None:
             raise InputError(
                 f"bad link {token[:SHOWN]!r}; expected 'i-j' (sure) or 'ipj' (possible)"
             )
-        source, target = int(match[1]) - self.index, int(match[2]) - self.index
+        source, target = int(match[1]) - index, int(match[2]) - index
         if source < 0 or target < 0:
             raise InputError(
                 f"link {token[:SHOWN]!r} has index 0 where words are counted from 1; is the file "
                 "0-based?"
             )
-        link = (target, source) if self.reverse else (source, target)
-        if len(self) < CACHED_TOKENS:
-            self[token] = link
-        return link
+        return (target, source) if reverse else (source, target)
 
-    def of_line(self, line: str) -> set[Link]:
-        return set(map(self.__getitem__, split_words(line)))
-
-    def gold_of_line(self, line: str, sure: str) -> Gold:
-        possible = self.of_line(line)
-        if sure == "-" and "p" not in line:
-            return Gold(possible, possible)
-        # "-" may also stand in a confidence, 1e-5.
-        of_sure = [token for token in split_words(line) if ("p" in token) == (sure == "p")]
-        return Gold({self[token] for token in of_sure}, possible)
+    return link_of
 
 
 def parse_links(line: str, *, index: int = 0, reverse: bool = False) -> set[Link]:
@@ -90,19 +74,23 @@ def parse_links(line: str, *, index: int = 0, reverse: bool = False) -> set[Link
         index: what the file calls the first word, 0 or 1.
         reverse: the line has the target word first.
     """
-    return _Links(index, reverse).of_line(line)
+    return set(map(_link_reader(index, reverse), split_words(line)))
 
 
 def parse_gold(line: str, *, index: int = 0, reverse: bool = False, sure: str = "-") -> Gold:
     """The sure and possible links of a talp line; ``sure`` separates the words of a sure link."""
-    return _Links(index, reverse).gold_of_line(line, sure)
+    possible = parse_links(line, index=index, reverse=reverse)
+    if sure == "-" and "p" not in line:
+        return Gold(possible, possible)
+    # "-" may also stand in a confidence, 1e-5.
+    of_sure = [token for token in split_words(line) if ("p" in token) == (sure == "p")]
+    return Gold(set(map(_link_reader(index, reverse), of_sure)), possible)
 
 
 def format_links(
     links: Iterable[Link],
     *,
     index: int = 0,
-    reverse: bool = False,
     confidences: Sequence[float] | None = None,
 ) -> str:
     """A Pharaoh line, links in ascending order.
@@ -110,10 +98,9 @@ def format_links(
     Args:
         links: pairs (source, target).
         index: what the file calls the first word, 0 or 1.
-        reverse: write the target word first.
         confidences: one per link, in the order of ``links``; written as ``i-j:0.930``.
     """
-    pairs = [(t + index, s + index) if reverse else (s + index, t + index) for s, t in links]
+    pairs = [(source + index, target + index) for source, target in links]
     if confidences is None:
         return " ".join(f"{a}-{b}" for a, b in sorted(pairs))
     ordered = sorted(zip(pairs, confidences, strict=True))
@@ -136,17 +123,16 @@ class LinkFile:
         self.index, self.reverse, self.format = index, reverse, format
 
     def __iter__(self) -> Iterator[Any]:
-        links = _Links(self.index, self.reverse)
         for number, line in enumerate(self._lines(), 1):
             try:
                 tokens = _links_in_json(line) if self.format == "jsonl" else line
-                yield self._parse(tokens, links)
+                yield self._parse(tokens)
             except InputError as error:
                 place = f" sentence {number}" if self.open_ended else number
                 raise InputError(f"{self.name}:{place}: {error}") from None
 
-    def _parse(self, line: str, links: _Links) -> Any:
-        return links.of_line(line)
+    def _parse(self, line: str) -> Any:
+        return parse_links(line, index=self.index, reverse=self.reverse)
 
     def _lines(self) -> Iterator[str]:
         lines = read_lines(self.path)
@@ -186,8 +172,8 @@ class GoldFile(LinkFile):
         reverse = "ref" if self.reverse else "none"
         return {"ref-index": self.index, "reverse": reverse, "possible": self.possible}
 
-    def _parse(self, line: str, links: _Links) -> Gold:
-        gold = links.gold_of_line(line, self.sure)
+    def _parse(self, line: str) -> Gold:
+        gold = parse_gold(line, index=self.index, reverse=self.reverse, sure=self.sure)
         if self.possible == "keep":
             return gold
         kept = gold.possible if self.possible == "sure" else gold.sure

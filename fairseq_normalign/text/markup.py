@@ -5,6 +5,7 @@ Placeholders such as ``{0}`` and ``%s`` are empty elements.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 from collections.abc import Iterable
@@ -50,22 +51,19 @@ PLAIN = r"""(?:\s+[\w:.-]+\s*=\s*(?:"[^"<&]*"|'[^'<&]*'))*\s*"""  # attributes
 WORD = rf"<x(?=[\s/]){PLAIN}/>|<ph(?=[\s/>]){PLAIN}(?:/>|>[^<]*</ph>)"  # stands for text
 
 
-def _pattern(kind: str, words: str) -> str:
-    """Tags; and what stands for words, with one of the blanks around, as text has single ones."""
+@functools.cache
+def markup_pattern(kind: str, placeholders: bool) -> re.Pattern[str]:
+    """Tags; and what stands for words, with one of the blanks around, as text has single ones.
+
+    Args:
+        placeholders: whether {0} and %s are markup.
+    """
+    words = f"{WORD}|{PLACEHOLDER}" if placeholders else WORD
     attributes = ATTRIBUTES[kind]
     code = rf"<(?P<code>{CODE[kind]})(?=[\s>]){attributes}>.*?</(?P=code)\s*>"
     tag = rf"<(?P<slash>/?)(?P<name>{NAME[kind]}){attributes}(?P<empty>/?)>"
     before = rf"(?: (?:{words}))+(?=(?:<[^<>]*>)*(?:$|[.,;:!?)\]]))"
-    return rf"{before}|(?<![^ ])(?:{words}) |{words}|{code}|{tag}|{OTHER[kind]}"
-
-
-# By kind, and by whether placeholders are markup.
-MARKUP = {
-    (XML, False): re.compile(_pattern(XML, WORD)),
-    (XML, True): re.compile(_pattern(XML, f"{WORD}|{PLACEHOLDER}")),
-    (HTML, False): re.compile(_pattern(HTML, WORD)),
-    (HTML, True): re.compile(_pattern(HTML, f"{WORD}|{PLACEHOLDER}")),
-}
+    return re.compile(rf"{before}|(?<![^ ])(?:{words}) |{words}|{code}|{tag}|{OTHER[kind]}")
 
 
 class Tag(NamedTuple):
@@ -112,7 +110,7 @@ def parse_markup(
     text = ""
     tags: list[Tag] = []
     place = 0
-    for match in MARKUP[kind, placeholders].finditer(line):
+    for match in markup_pattern(kind, placeholders).finditer(line):
         text += _text(line, place, match.start(), kind)
         place = match.end()
         if kind == XML and match[0].startswith(CDATA):

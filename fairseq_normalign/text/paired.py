@@ -20,7 +20,7 @@ from fairseq_normalign.text.words import TextFile
 BETWEEN = re.compile(r"(?:^|\s)\|\|\|(?:\s|$)")  # as fast_align has it
 
 
-def text_sides(source: str, target: str | None) -> list[TextFile]:
+def text_sides(source: str, target: str | None = None) -> list[TextFile]:
     """Sources and targets, to be read together; without a file of targets, SOURCE has pairs."""
     if target is not None:
         return [TextFile(source, read_lines), TextFile(target, read_lines)]
@@ -48,9 +48,7 @@ def read_sources(path: str | Path) -> Iterator[str]:
 
 def read_words(files: Sequence[str]) -> Iterator[tuple[list[str], list[str]]]:
     """The words of each pair of a source and a target file, or of one file of pairs."""
-    for source, target in read_together(
-        *text_sides(files[0], files[1] if len(files) > 1 else None)
-    ):
+    for source, target in read_together(*text_sides(*files)):
         yield source.split(), target.split()
 
 
@@ -74,15 +72,13 @@ def read_printed(path: str | Path) -> tuple[list[list[str]], list[list[str]]] | 
     The log has lines ``S-12 TAB source`` and ``H-12 TAB score TAB hypothesis``, sentences in any
     order, the best hypothesis of each first, among other lines.
     """
-    sources: dict[int, list[str]] = {}
-    hypotheses: dict[int, list[str]] = {}
+    printed: dict[str, dict[int, list[str]]] = {"S": {}, "H": {}}
     for match in filter(None, map(PRINTED.match, read_lines(path))):
         kind, number, text = match.groups()
-        if kind == "S":
-            sources.setdefault(int(number), split_words(text))
-        else:
-            _, _, hypothesis = text.partition("\t")
-            hypotheses.setdefault(int(number), split_words(hypothesis))
+        if kind == "H":
+            _, _, text = text.partition("\t")
+        printed[kind].setdefault(int(number), split_words(text))
+    sources, hypotheses = printed.values()
     if not hypotheses:
         return None
     order = range(max(hypotheses) + 1)

@@ -21,7 +21,14 @@ from operator import itemgetter
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.text.links import Link
-from fairseq_normalign.text.markup import MARKUP, XML, Element, Path, marked_words, parse_markup
+from fairseq_normalign.text.markup import (
+    XML,
+    Element,
+    Path,
+    marked_words,
+    markup_pattern,
+    parse_markup,
+)
 from fairseq_normalign.text.offsets import Span, Tokenizer, blank_words, checked_links, runs_of
 
 Placed = tuple[str, bool]  # a tag, and whether it is right behind the word before it
@@ -60,7 +67,7 @@ def project_tags(
         report: called with a line for each element that was not placed, was divided or joined.
     """
     text, elements = parse_markup(source, kind=markup, placeholders=placeholders)
-    for match in MARKUP[markup, placeholders].finditer(target):
+    for match in markup_pattern(markup, placeholders).finditer(target):
         found = match[0].strip()
         if found not in text:
             raise InputError(

@@ -35,7 +35,6 @@ SOME_SPLIT = 0.005
 CAPITAL = 0.03  # of pieces that are unknown by their case; cased text had 5 % to 13 %
 SOME_CAPITAL = 0.01
 CASED = 0.001  # of symbols with a capital letter: below, the dictionary is lowercased
-SWAPPED = 0.2  # of words that the other side's dictionary has more than its own
 OTHER_FORM = 0.01  # of words; with umlauts or accents there are 5 % to 20 %
 TWICE = 0.02  # of words that carry marks before they are segmented
 FEW = 10  # cases; fewer are doubted, not refused
@@ -55,8 +54,7 @@ REMEDIES = {
     "--target-sentencepiece-model",
     "lowercase": "lowercase the text",
     "form": "normalise the text to that form",
-    "swapped": "are the two texts swapped?",
-    "model": "are the BPE (--bpe) and the dictionary those of the model?",
+    "model": "is the text in the model's language, and are BPE (--bpe) and dictionary the model's?",
     "join": "to join them to words, use --remove-bpe {scheme}",
 }
 
@@ -127,14 +125,14 @@ class Vocabulary:
         return mark + word in self.counts or word + mark in self.counts
 
     def could_spell(self, piece: str) -> bool:
-        """Whether the dictionary lacks a piece of several letters but has all of the letters."""
+        """Whether the dictionary has all letters of an unknown piece, which has several."""
         letters = without_mark(piece, self.scheme)
-        return len(letters) > 1 and piece not in self.counts and self.letters.issuperset(letters)
+        return len(letters) > 1 and self.letters.issuperset(letters)
 
     def lacks_case(self, piece: str) -> bool:
-        """Whether the dictionary lacks a piece only because of its capital letters."""
+        """Whether a piece is unknown only because of its capital letters."""
         letters = without_mark(piece, self.scheme)
-        if piece in self.counts or not _has_capital(letters):
+        if not _has_capital(letters):
             return False
         if self.scheme == "none":
             return piece.lower() in self.counts
@@ -175,9 +173,10 @@ class Reading:
         vocabulary = self.vocabulary
         self.words.update(words)
         self.pieces += len(pieces)
-        self.unknown += sum(piece not in vocabulary.counts for piece in pieces)
-        self.could_spell += sum(map(vocabulary.could_spell, pieces))
-        self.lacks_case += sum(map(vocabulary.lacks_case, pieces))
+        unknown = [piece for piece in pieces if piece not in vocabulary.counts]
+        self.unknown += len(unknown)
+        self.could_spell += sum(map(vocabulary.could_spell, unknown))
+        self.lacks_case += sum(map(vocabulary.lacks_case, unknown))
         self.marked += sum(is_marked(piece, vocabulary.scheme) for piece in pieces)
         letters = "".join(without_mark(piece, vocabulary.scheme) for piece in pieces)
         if vocabulary.form and not is_normalized(vocabulary.form, letters):  # by the BPE, say
@@ -218,23 +217,6 @@ def wrong_scheme(
         remedy = "numbers" if scheme == "gpt2" else "words"
         return Diagnosis(True, symptom, remedy, scheme)
     return None
-
-
-def swapped(source: Reading, target: Reading) -> Diagnosis | None:
-    """Whether each text has many more of its words whole in the other side's dictionary."""
-    for text, other in ((source, target), (target, source)):
-        words = text.words.total()
-        own, others = (
-            sum(count for word, count in text.words.items() if side.vocabulary.has_whole(word))
-            for side in (text, other)
-        )
-        if words < FEW_PIECES or others - own <= SWAPPED * words:
-            return None
-    symptom = (
-        f"{_share(own, words, 'words')} of the target are in its dictionary, and {others} in that "
-        "of the source; for the source it is the other way round"
-    )
-    return Diagnosis(True, symptom, "swapped", source.scheme)
 
 
 def examine(reading: Reading) -> Diagnosis | None:

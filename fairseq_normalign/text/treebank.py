@@ -14,6 +14,8 @@ from fairseq_normalign.files import name_of, read_lines, split_words
 
 NO_BREAK = "\u00a0"
 COLUMNS = 10
+FORM, TAG, HEAD, RELATION = 1, 3, 6, 7
+EXPECTED = "expected CoNLL-U: 10 columns with tabs between, words numbered from 1, heads as numbers"
 NUMBER = re.compile("[0-9]{1,9}")  # as many digits as any sentence needs
 RANGE = re.compile("([0-9]{1,9})-([0-9]{1,9})")
 EMPTY_NODE = re.compile(r"[0-9]+\.[0-9]+")
@@ -72,28 +74,20 @@ def _rows(
     for line_number, line in lines:
         if line.startswith("#"):
             continue
-        where = f"{name}:{line_number}"
         fields = line.split("\t")
-        if len(fields) != COLUMNS:
-            raise InputError(
-                f"{where}: {len(fields)} columns; expected the {COLUMNS} of CoNLL-U, with tabs "
-                "between"
-            )
-        number, form, _, tag, _, _, head, relation, *_ = fields
-        span = RANGE.fullmatch(number)
+        number = fields[0]
         if EMPTY_NODE.fullmatch(number):
             continue
-        if (span[1] if span else number) != str(len(rows) + 1):
-            raise InputError(f"{where}: word number {number[:40]!r}; expected {len(rows) + 1}")
-        form = form.replace(" ", NO_BREAK)
+        span = RANGE.fullmatch(number)
+        first = span[1] if span else number
+        is_word = len(fields) == COLUMNS and (span or NUMBER.fullmatch(fields[HEAD]))
+        if not is_word or first != str(len(rows) + 1):
+            raise InputError(f"{name}:{line_number}: bad line {line[:40]!r}; {EXPECTED}")
+        form = fields[FORM].replace(" ", NO_BREAK)
         if span:
-            tokens[int(span[1])] = int(span[2]), form
-        elif NUMBER.fullmatch(head):
-            rows.append(_Row(form, int(head), relation, tag))
+            tokens[int(first)] = int(span[2]), form
         else:
-            raise InputError(
-                f"{where}: head {head[:40]!r} of word {number}; expected a number, 0 for the root"
-            )
+            rows.append(_Row(form, int(fields[HEAD]), fields[RELATION], fields[TAG]))
     return rows, tokens
 
 

@@ -124,9 +124,8 @@ def word_ids(pieces: Sequence[str], scheme: str, *, where: str = "") -> list[int
 
 
 def spans_words(piece: str, where: str) -> InputError:
-    place = f"{where}: " if where else ""
     return InputError(
-        f"{place}piece {piece!r} spans several words; their links cannot be told apart"
+        f"{where}: piece {piece!r} spans several words; their links cannot be told apart"
     )
 
 
@@ -206,8 +205,7 @@ def placed_ids(
         ids.append(spelled[0] if spelled else None)
         place = end
     if place != len(spelling):
-        place_in_text = f"{where}: " if where else ""
-        raise InputError(f"{place_in_text}the pieces do not spell the {len(words)} words")
+        raise InputError(f"{where}: the pieces do not spell the {len(words)} words")
     return _with_lone_marks(ids, last=max(len(words) - 1, 0))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,38 +75,29 @@ def test_sources_alone(tmp_path, task):
         binarised_pairs("valid", PairReader(task))
 
 
-def test_other_numbers_of_sentences(data, task):
-    write(data / "test.a-b.b", TARGET[:2], task)
-    with pytest.raises(InputError, match=r"test.a-b.a has 4 sentences, .*b 2; expected as many"):
-        texts(task)
-
-
-@pytest.mark.parametrize("missing", ["a.idx", "a.bin", "b.idx", "b.bin"])
-def test_one_file_of_four_is_missing(data, task, missing):
-    (data / f"test.a-b.{missing}").unlink()
-    with pytest.raises(MissingSubset, match=r"test\.a-b\.a and test\.a-b\.b with \.idx and"):
-        texts(task)
-
-
-DAMAGED = r"a\.idx: not an index of fairseq-preprocess --dataset-impl mmap, or a damaged one"
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"x", b"PK\x03\x04" * 20, b"\x00" * 100, b"HUFFIDX\x00\x00" + bytes(50)]
-)
-def test_a_foreign_index(data, task, content):
-    (data / "test.a-b.a.idx").write_bytes(content)
-    with pytest.raises(InputError, match=DAMAGED):
-        texts(task)
-
-
-def test_tokens_that_are_cut_off(data, task):
-    path = data / "test.a-b.a.bin"
+def shortened(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(
-        InputError,
-        match=r"a\.bin: ends before sentence 4 of 4; is the file cut off",
-    ):
+
+
+FOREIGN = [b"", b"x", b"PK\x03\x04" * 20, b"\x00" * 100, b"HUFFIDX\x00\x00" + bytes(50)]
+NO_INDEX = r"a\.idx: not an index of fairseq-preprocess --dataset-impl mmap, or a damaged one"
+MISSING = r"test\.a-b\.a and test\.a-b\.b with \.idx and"
+DAMAGED = [
+    *((file, Path.unlink, MISSING) for file in ("a.idx", "a.bin", "b.idx", "b.bin")),
+    *(("a.idx", partial(Path.write_bytes, data=content), NO_INDEX) for content in FOREIGN),
+    ("a.bin", shortened, r"a\.bin: ends before sentence 4 of 4; is the file cut off"),
+    (
+        "b",
+        lambda path: write(path, TARGET[:2], ToyTask()),
+        "test.a-b.a has 4 sentences, .*b 2; expected as many",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "damage", "message"), DAMAGED)
+def test_damaged_files(data, task, file, damage, message):
+    damage(data / f"test.a-b.{file}")
+    with pytest.raises((InputError, MissingSubset), match=message):
         texts(task)
 
 

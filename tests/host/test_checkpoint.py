@@ -7,6 +7,7 @@ import shutil
 import tarfile
 import zipfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +30,13 @@ def folder(tmp_path):
     for language in "ab":
         ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
     return tmp_path
+
+
+def stored(folder, name: str = "ok.pt", **options) -> str:
+    """A checkpoint with these options."""
+    args = argparse.Namespace(**{**OPTIONS, **options})
+    torch.save(state(args=args), folder / name)
+    return str(folder / name)
 
 
 @pytest.mark.parametrize("module", ["fairseq.logging.meters", "fairseq.meters"])
@@ -101,11 +109,11 @@ def test_counts_of_eval_bleu(folder, module):
 def test_what_is_not_there_is_named(folder):
     with pytest.raises(InputError, match=r"none\.pt: no such checkpoint"):
         load_single("none.pt", str(folder))
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
+    path = stored(folder)
     with pytest.raises(InputError, match=r"nowhere: no such directory; name the one with dict"):
-        load_single(str(folder / "ok.pt"), "nowhere")
+        load_single(path, "nowhere")
     with pytest.raises(InputError, match="names an ensemble"):
-        load_single(f"{folder / 'ok.pt'}:{folder / 'ok.pt'}", str(folder))
+        load_single(f"{path}:{path}", str(folder))
 
 
 READERS = {
@@ -120,32 +128,30 @@ def read(request):
     return READERS[request.param]
 
 
-GARBAGE = [b"", b"hello world\n", b"PK\x03\x04 no zip", b"\x80\x02" + bytes(range(255, 0, -1))]
-
-
-@pytest.mark.parametrize("content", GARBAGE)
-def test_garbage_is_no_checkpoint(folder, read, content):
-    (folder / "garbage.pt").write_bytes(content)
-    with pytest.raises(InputError, match=r"garbage\.pt: not a checkpoint, or a damaged one"):
-        read(str(folder / "garbage.pt"), folder)
-
-
-def test_what_else_pytorch_writes(folder, read, recwarn):
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), folder / "script.pt")
-    with tarfile.open(folder / "tar.pt", "w") as archive:
+def write_tar(path):
+    with tarfile.open(path, "w") as archive:
         archive.addfile(tarfile.TarInfo("pickle"), io.BytesIO())
-    torch.save([1, 2], folder / "list.pt")
+
+
+GARBAGE = [b"", b"hello world\n", b"PK\x03\x04 no zip", b"\x80\x02" + bytes(range(255, 0, -1))]
+NO_CHECKPOINT = "not a checkpoint, or a damaged one; expected a checkpoint that"
+BAD_FILES = [
+    *((partial(Path.write_bytes, data=content), NO_CHECKPOINT) for content in GARBAGE),
+    (partial(torch.jit.save, torch.jit.script(torch.nn.Linear(2, 2))), NO_CHECKPOINT),
+    (write_tar, NO_CHECKPOINT),
+    (partial(torch.save, [1, 2]), "holds a list; expected a checkpoint that"),
+    (partial(torch.save, {"a": torch.ones(1)}), "has no entry .*; expected a checkpoint that"),
+    (Path.mkdir, "is a directory; name a checkpoint in it"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), BAD_FILES)
+def test_files_that_are_no_checkpoints(folder, read, write, message, recwarn):
+    write(folder / "bad.pt")
     recwarn.clear()
-    for name in ("script", "tar", "list"):
-        message = rf"{name}\.pt: (not a checkpoint, .*|holds a list); expected a checkpoint that"
-        with pytest.raises(InputError, match=message):
-            read(str(folder / f"{name}.pt"), folder)
+    with pytest.raises(InputError, match=rf"bad\.pt: {message}"):
+        read(str(folder / "bad.pt"), folder)
     assert not recwarn.list  # they would be lines of their own
-
-
-def test_a_directory(folder, read):
-    with pytest.raises(InputError, match=r": is a directory; name a checkpoint in it"):
-        read(str(folder), folder)
 
 
 def test_parameters_that_do_not_fit_the_options(folder, read):
@@ -173,29 +179,24 @@ def test_parameters_that_do_not_fit_the_options(folder, read):
     ],
 )
 def test_options_that_build_no_model(folder, read, options, complaint):
-    torch.save(state(args=argparse.Namespace(**{**OPTIONS, **options})), folder / "odd.pt")
-    with pytest.raises(
-        InputError, match=rf"odd\.pt: fairseq cannot load it: .*{complaint}"
-    ) as raised:
-        read(str(folder / "odd.pt"), folder)
+    message = rf"odd\.pt: fairseq cannot load it: .*{complaint}"
+    with pytest.raises(InputError, match=message) as raised:
+        read(stored(folder, "odd.pt", **options), folder)
     assert str(raised.value).isprintable()
 
 
 def test_dictionaries_of_other_languages_and_of_other_models(folder):
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
-    larger = ToyTask(50).source_dictionary
+    path, larger = stored(folder), ToyTask(50).source_dictionary
     for language in "ab":
         larger.save(str(folder / f"dict.{language}.txt"))
-    with pytest.raises(
-        InputError, match=r"trained with a dictionary of 34 types, and that in .* has 54"
-    ):
-        load_single(str(folder / "ok.pt"), str(folder))
+    with pytest.raises(InputError, match=r"a dictionary of 34 types, and that in .* has 54"):
+        load_single(path, str(folder))
     (folder / "dict.a.txt").unlink()
     with pytest.raises(InputError, match=r"dict\.a\.txt: No such file .*, and .*ok\.pt needs"):
-        load_single(str(folder / "ok.pt"), str(folder))
+        load_single(path, str(folder))
     (folder / "dict.a.txt").mkdir()
     with pytest.raises(InputError, match=r"dict\.a\.txt: Is a directory"):
-        load_single(str(folder / "ok.pt"), str(folder))
+        load_single(path, str(folder))
 
 
 WORDS = "".join(f"w{number} 1\n" for number in range(30)).encode()
@@ -210,41 +211,29 @@ WORDS = "".join(f"w{number} 1\n" for number in range(30)).encode()
     ],
 )
 def test_dictionaries_that_fairseq_does_not_read(folder, content, problem):
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ok.pt")
     for language in "ab":
         (folder / f"dict.{language}.txt").write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{folder}/dict.a.txt: {problem}")):
-        load_single(str(folder / "ok.pt"), str(folder))
+        load_single(stored(folder), str(folder))
 
 
 def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "plain.pt")
-    convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "variant.pt"))
-    convert(str(folder / "variant.pt"), "transformer", str(folder / "back.pt"))
-    models = [
-        load_single(str(folder / f"{name}.pt"), str(folder))[0]
-        for name in ("plain", "variant", "back")
-    ]
-    assert [type(model).__name__ for model in models] == [
-        "TransformerModel",
-        "NormalignTransformer",
-        "TransformerModel",
-    ]
-    for model in models[1:]:
-        assert all(
-            torch.equal(a, b)
-            for a, b in zip(model.parameters(), models[0].parameters(), strict=True)
-        )
+    paths = [stored(folder), str(folder / "variant.pt"), str(folder / "back.pt")]
+    convert(paths[0], "transformer_normalign", paths[1])
+    convert(paths[1], "transformer", paths[2])
+    models = [load_single(path, str(folder))[0] for path in paths]
+    kinds = ["TransformerModel", "NormalignTransformer", "TransformerModel"]
+    assert [type(model).__name__ for model in models] == kinds
+    for parameters in zip(*(model.parameters() for model in models), strict=True):
+        assert all(torch.equal(values, parameters[0]) for values in parameters)
 
 
 def test_what_cannot_be_converted(folder):
-    torch.save(state(args=argparse.Namespace(**{**OPTIONS, "arch": "fconv"})), folder / "conv.pt")
-    with pytest.raises(
-        InputError, match=r"conv\.pt: its architecture is 'fconv'; expected a kind of transformer"
-    ):
-        convert(str(folder / "conv.pt"), "transformer", str(folder / "out.pt"))
+    path = stored(folder, "conv.pt", arch="fconv")
+    with pytest.raises(InputError, match=r"conv\.pt: its architecture is 'fconv'; expected a kind"):
+        convert(path, "transformer", str(folder / "out.pt"))
     with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):
-        convert(str(folder / "conv.pt"), "lstm", str(folder / "out.pt"))
+        convert(path, "lstm", str(folder / "out.pt"))
     assert not (folder / "out.pt").exists()
 
 
@@ -253,16 +242,14 @@ def test_a_converted_checkpoint_has_all_heads_wherever_it_was_trained(folder):
     small = torch.load(small_checkpoint(folder))
     (folder / "train").mkdir()
     torch.save(small, folder / "train" / "checkpoint_last.pt")
-    options = {**OPTIONS, "save_dir": str(folder / "train"), "restore_file": "checkpoint_last.pt"}
-    torch.save(state(args=argparse.Namespace(**options)), folder / "plain.pt")
-    convert(str(folder / "plain.pt"), "transformer_normalign", str(folder / "out.pt"))
+    train = {"save_dir": str(folder / "train"), "restore_file": "checkpoint_last.pt"}
+    convert(stored(folder, **train), "transformer_normalign", str(folder / "out.pt"))
     model, _ = load_single(str(folder / "out.pt"), str(folder))
     assert model.encoder.layers[0].self_attn.num_heads == 4
 
 
 def small_checkpoint(folder) -> str:
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "full.pt")
-    prunable = Prunable(str(folder / "full.pt"))
+    prunable = Prunable(stored(folder, "full.pt"))
     prunable.write(all_heads(prunable.counts)[1:], str(folder / "small.pt"))
     return str(folder / "small.pt")
 
@@ -280,20 +267,13 @@ def test_a_full_disk(folder, size):
     assert not list(folder.glob("*big*"))
 
 
-def test_a_bare_state_dict_is_no_checkpoint(folder, read):
-    torch.save(state()["model"], folder / "bare.pt")
-    message = r"bare\.pt: has no entry .*; expected a checkpoint that fairseq-train wrote"
-    with pytest.raises(InputError, match=message):
-        read(str(folder / "bare.pt"), folder)
-
-
 def test_a_joint_dictionary_alone_is_of_both_languages(folder):
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ab.pt")
+    path = stored(folder)
     (folder / "dict.a.txt").rename(folder / "dict.txt")
     with pytest.raises(InputError, match=r"dict\.a\.txt: No such file"):
-        load_single(str(folder / "ab.pt"), str(folder))
+        load_single(path, str(folder))
     (folder / "dict.b.txt").unlink()
-    _, task = load_single(str(folder / "ab.pt"), str(folder))
+    _, task = load_single(path, str(folder))
     assert task.source_dictionary == task.target_dictionary == ToyTask().source_dictionary
     with pytest.raises(FileNotFoundError):  # fairseq itself stays as it is
         type(task).load_dictionary(str(folder / "dict.a.txt"))
@@ -301,10 +281,9 @@ def test_a_joint_dictionary_alone_is_of_both_languages(folder):
 
 def test_languages_the_other_way_round_are_refused(folder):
     """Other names of the same languages are not."""
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), folder / "ab.pt")
     for name in ("deu", "eng"):
         shutil.copy(folder / "dict.a.txt", folder / f"dict.{name}.txt")
-    load = partial(load_single, str(folder / "ab.pt"), str(folder))
+    load = partial(load_single, stored(folder, "ab.pt"), str(folder))
     for languages in ("ba", "bb", "aa"):
         named = dict(zip(("source_lang", "target_lang"), languages, strict=True))
         expected = rf"ab\.pt: translates a-b, not {languages[0]}-{languages[1]}; use its own"

@@ -121,17 +121,6 @@ def expected_pieces(source: str, target: str) -> tuple[list[str], list[str]]:
     return by_codes("de")(source), by_codes("en")(target)
 
 
-def test_codes_for_each_side(languages, folder):
-    reader = PairReader.from_names(
-        languages,
-        bpe="subword_nmt",
-        source_model=str(folder / "codes.de"),
-        target_model=str(folder / "codes.en"),
-    )
-    for texts, pair in zip(PAIRS, text_pairs(PAIRS, reader), strict=True):
-        assert pieces(pair, reader) == expected_pieces(*texts)
-
-
 def codes_args(folder, **options) -> Namespace:
     return Namespace(
         **{
@@ -143,6 +132,12 @@ def codes_args(folder, **options) -> Namespace:
             **options,
         }
     )
+
+
+def test_codes_for_each_side(languages, folder):
+    reader = PairReader.from_args(languages, codes_args(folder))
+    for texts, pair in zip(PAIRS, text_pairs(PAIRS, reader), strict=True):
+        assert pieces(pair, reader) == expected_pieces(*texts)
 
 
 def test_the_model_of_the_other_direction_reads_the_sides_swapped(languages, folder):
@@ -247,12 +242,6 @@ def test_text_that_is_not_segmented_is_refused(languages, scheme):
         next(text_pairs(PAIRS, reader))
 
 
-def test_texts_that_are_swapped_are_refused(languages, folder):
-    reader = PairReader.from_args(languages, codes_args(folder))
-    with pytest.raises(InputError, match=r"text: .* words .*; are the two texts swapped\?"):
-        list(text_pairs([(target, source) for source, target in PAIRS], reader))
-
-
 def test_pieces_that_count_as_words_are_told_once_for_each_side(languages):
     with pytest.warns(UserWarning) as caught:
         assert len(list(text_pairs(segmented_pairs(), PairReader(languages)))) == len(PAIRS)
@@ -319,9 +308,7 @@ def test_the_second_passage_is_cut_first(bert):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a\tb\tc", "source line 1: 2 TABs between 3 words; expected one TAB, with a passage"),
-        ("a b\t", "source line 1: 1 TABs between 2 words; expected one TAB, with a passage"),
-        ("\t", "source line 1: 1 TABs between 0 words"),
+        *((text, "source line 1: expected one TAB, with a") for text in ("a\tb\tc", "a b\t", "\t")),
         ("a [SEP] b", r"source line 1: the text holds '\[SEP\]'; expected it without \[CLS\]"),
     ],
 )

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import io
-import itertools
 import json
-import random
 import sys
 from argparse import Namespace
 
@@ -15,8 +11,6 @@ import sentencepiece
 from fairseq.data import encoders
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from subword_nmt.apply_bpe import BPE
-from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.segmentation import (
@@ -27,62 +21,18 @@ from fairseq_normalign.host.segmentation import (
     reading_file,
 )
 from fairseq_normalign.text.words import byte_letters, normalise_bpe_name, split_words
-
-SYLLABLES = [consonant + vowel for consonant, vowel in itertools.product("bcdlr", "aeio")]
-
-
-def sentences(seed: int = 1, count: int = 300) -> list[str]:
-    """Lines of made-up words."""
-    maker = random.Random(seed)
-    words = ["".join(maker.choices(SYLLABLES, k=maker.randint(1, 4))) for _ in range(80)]
-    return [" ".join(maker.choices(words, k=maker.randint(3, 9))) for _ in range(count)]
+from tests.made_up_text import by_codes, codes_of, model_of, text_of
 
 
-@functools.cache
-def sentencepiece_proto(rule: str = "nmt_nfkc", **options) -> bytes:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences()),
-        model_writer=model,
-        model_type=options.pop("model_type", "bpe"),
-        vocab_size=options.pop("vocab_size", 60),
-        normalization_rule_name=rule,
-        hard_vocab_limit=False,
-        minloglevel=9,
-        **options,
-    )
-    return model.getvalue()
-
-
-class Spm:
+def spm(**options) -> Namespace:
     """What fairseq's SentencepieceBPE is, without its file."""
-
-    def __init__(self, rule: str = "nmt_nfkc", **options):
-        self.sp = sentencepiece.SentencePieceProcessor(
-            model_proto=sentencepiece_proto(rule, **options)
-        )
-
-    def encode(self, text: str) -> str:
-        return " ".join(self.sp.encode(text, out_type=str))
+    model = model_of(("de",), **options)
+    return Namespace(sp=sentencepiece.SentencePieceProcessor(model_proto=model))
 
 
-@functools.cache
-def codes(seed: int = 1) -> str:
-    learned = io.StringIO()
-    learn_bpe(io.StringIO("\n".join(sentences(seed))), learned, 40)
-    return learned.getvalue()
-
-
-class Codes:
-    def __init__(self, seed: int = 1):
-        self.bpe = BPE(io.StringIO(codes(seed)))
-
-    def encode(self, text: str) -> str:
-        return self.bpe.process_line(text)
-
-
+RULES = ("nfkc", "nmt_nfkc", "identity", "nmt_nfkc_cf")
 VARIANTS = {
-    **{rule: {"rule": rule} for rule in ("nfkc", "nmt_nfkc", "identity", "nmt_nfkc_cf")},
+    **{rule: {"normalization_rule_name": rule} for rule in RULES},
     "unigram": {"model_type": "unigram"},
     "char": {"model_type": "char"},
     "byte fallback": {"byte_fallback": True, "vocab_size": 400},
@@ -110,7 +60,7 @@ def check(segmentation: Segmentation, text: str, pieces: list[str]) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_any_text_through_sentencepiece(variant):
-    bpe = Spm(**VARIANTS[variant])
+    bpe = spm(**VARIANTS[variant])
     segmentation = Segmentation(bpe, "sentencepiece")
 
     @settings(deadline=None, max_examples=100)
@@ -125,8 +75,9 @@ def test_any_text_through_sentencepiece(variant):
 @settings(deadline=None, max_examples=100)
 @given(texts)
 def test_any_text_through_subword_nmt(text):
-    bpe = Codes()
-    pieces = [piece for piece in bpe.encode(" ".join(split_words(text))).split(" ") if piece]
+    encode = by_codes("de")
+    bpe = Namespace(encode=lambda word: " ".join(encode(word)))
+    pieces = [piece for piece in encode(" ".join(split_words(text))) if piece]
     check(Segmentation(bpe, "subword_nmt"), text, pieces)
 
 
@@ -140,7 +91,7 @@ def test_any_text_through_subword_nmt(text):
     ],
 )
 def test_words_that_vanish_have_no_pieces(text, expected):
-    segmented = Segmentation(Spm(), "sentencepiece")(text)
+    segmented = Segmentation(spm(), "sentencepiece")(text)
     pieces = zip(segmented.pieces, segmented.ids, strict=True)
     assert [word for piece, word in pieces if piece != "▁"] == expected
     assert segmented.words == split_words(text)
@@ -155,11 +106,9 @@ def options(bpe: str | None, **files) -> Namespace:
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "spm.model").write_bytes(sentencepiece_proto())
-    (tmp_path / "other.model").write_bytes(sentencepiece_proto(vocab_size=40))
-    (tmp_path / "codes").write_text(codes())
-    (tmp_path / "other.codes").write_text(codes(seed=2))
-    merges = codes().splitlines()[1:]
+    (tmp_path / "codes").write_text(codes_of(("de",)))
+    (tmp_path / "other.codes").write_text(codes_of(("en",)))
+    merges = codes_of(("de",)).splitlines()[1:]
     (tmp_path / "fast").write_text(
         "".join(f"{merge} {100 - n}\n" for n, merge in enumerate(merges))
     )
@@ -175,15 +124,15 @@ def test_a_file_for_each_side(folder):
             target_bpe_codes=str(folder / "other.codes"),
         )
     )
-    line = sentences()[0]
-    assert source.encode(line) == Codes().encode(line)
-    assert target.encode(line) == Codes(seed=2).encode(line) != source.encode(line)
+    line = text_of("de")[0]
+    assert source.encode(line).split() == by_codes("de")(line)
+    assert target.encode(line).split() == by_codes("en")(line) != by_codes("de")(line)
 
 
 def test_codes_of_fastbpe_need_no_package(folder):
     bpe, _ = build_bpes(options("fastbpe", bpe_codes=str(folder / "fast")))
-    for line in sentences()[:20]:
-        assert bpe.encode(line) == Codes().encode(line)
+    for line in text_of("de")[:20]:
+        assert bpe.encode(line).split() == by_codes("de")(line)
         assert bpe.decode(bpe.encode(line)) == line
 
 

@@ -107,14 +107,6 @@ def test_a_head_with_embeddings_of_its_own(tmp_path):
     check_identical(BERT, parameters, model, task)
 
 
-@pytest.mark.parametrize(("config", "kind"), [(BERT, torch.float16), (ROBERTA, torch.bfloat16)])
-def test_half_precision_is_read_as_it_is(config, kind, tmp_path):
-    parameters = {name: values.to(kind) for name, values in random_parameters(config).items()}
-    model, task = imported(make_folder(tmp_path / "theirs", config, parameters), tmp_path)
-    assert next(model.parameters()).dtype == torch.float32
-    check_identical(config, parameters, model, task)
-
-
 def test_parameters_in_a_pickle_and_in_several_files(tmp_path):
     parameters = random_parameters(BERT)
     names = list(parameters)
@@ -196,11 +188,17 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_text_is_read_and_guessed_as_by_the_original(kind, tmp_path):
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_text_is_read_and_guessed_as_by_the_original(is_saved, kind, tmp_path):
+    """Newer versions save tokenizer.json and no vocabulary beside it."""
     config, model_class, tokenizer_class, texts = CLASSES[kind]
     folder = make_folder(tmp_path / "theirs", config)
     original = of_transformers(model_class).from_pretrained(folder).eval()
     tokenizer = of_transformers(tokenizer_class).from_pretrained(folder)
+    if is_saved:
+        folder = tmp_path / "saved"
+        original.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
     model, task = imported(folder, tmp_path)
     reader = reader_of(task, tmp_path / "ours", kind)
     rows = order(task, PIECES if kind == "bert" else BYTE_PIECES)
@@ -216,24 +214,6 @@ def test_text_is_read_and_guessed_as_by_the_original(kind, tmp_path):
         for ours, hidden in zip(extra["inner_states"], theirs.hidden_states, strict=True):
             torch.testing.assert_close(ours[:, 0], hidden[0], atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(logits, theirs.logits[:, :, rows], atol=1e-3, rtol=1e-4)
-
-
-@pytest.mark.parametrize("kind", CLASSES)
-def test_folders_that_the_original_writes(kind, tmp_path):
-    """Newer versions write tokenizer.json and no vocabulary beside it."""
-    config, model_class, tokenizer_class, texts = CLASSES[kind]
-    before = make_folder(tmp_path / "before", config)
-    of_transformers(model_class).from_pretrained(before).save_pretrained(tmp_path / "theirs")
-    tokenizer = of_transformers(tokenizer_class).from_pretrained(before)
-    tokenizer.save_pretrained(tmp_path / "theirs")
-    model, task = imported(tmp_path / "theirs", tmp_path)
-    check_identical(config, random_parameters(config), model, task)
-    reader = reader_of(task, tmp_path / "ours", kind)
-    rows = order(task, PIECES if kind == "bert" else BYTE_PIECES)
-    for text in texts:
-        pair = reader.pair(text, None, "line 1")
-        numbers = tokenizer(*text.split("\t"))["input_ids"]
-        assert [rows[token] for token in pair.source.tokens] == numbers
 
 
 def spoiled_config(**changes):
@@ -285,7 +265,7 @@ REFUSED = {
     ),
     "another shape": (
         spoiled_parameters(widen),
-        r"'embeddings.LayerNorm.bias' has the shape \(17,\); its options call for \(16,\)",
+        r"does not fit its own options: size mismatch .*layernorm_embedding.bias: .*Size\(\[17\]",
     ),
     "a vocabulary without marks": (
         spoiled_file("vocab.txt", "a\nb\n"),
@@ -379,13 +359,6 @@ def test_a_folder_is_imported_once(folder, monkeypatch):
     assert (checkpoint.parent / "dict.txt").is_file()
     monkeypatch.setattr(cache, "import_folder", None)  # not called again
     assert cache.cached_import(str(folder)) == checkpoint
-
-
-def test_other_contents_are_another_model(folder):
-    before = cache.digest(folder)
-    config = folder / "config.json"
-    config.write_text(config.read_text().replace("{", "{ ", 1))
-    assert cache.digest(folder) != before
 
 
 def test_the_import_of_another_process_counts(folder, monkeypatch):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-import sentencepiece
 
 from tests.hugging_face import of_transformers
 from tests.imported import LANGUAGES, SEARCHES, Both, check_same_numbers, check_same_translations
-from tests.translation_folders import CODES, LISTED, ODD, SPELLED, TARGET, TOKENIZERS, sentences
+from tests.translation_folders import CODES, LISTED, ODD, TARGET, TOKENIZERS, sentences
 
 TEXTS = [*sentences(20, seed=7), *ODD]
 
@@ -52,27 +51,6 @@ def test_pieces_and_codes_are_those_of_the_tokeniser(family, imported):
                 if numbers[end - 1] == lone_space:
                     del numbers[end - 1]
             assert sentence.tokens.tolist() == numbers
-
-
-@pytest.mark.parametrize("family", CODES)
-def test_pieces_and_codes_are_those_of_sentencepiece(family, imported):
-    """Also of text that spells special tokens: it is text."""
-    both = imported[family]
-    processor = sentencepiece.SentencePieceProcessor(
-        model_file=str(both.folder / "sentencepiece.bpe.model")
-    )
-    first, second = (both.task.source_dictionary.index(code) for code in CODES[family])
-    for text in [*TEXTS, *SPELLED, " ".join(CODES[family])]:
-        pieces = [number + 1 if number else 3 for number in processor.encode(text)]
-        pair = both.reader.pair(text, text, "line 1")
-        if family == "mbart":
-            assert pair.source.tokens.tolist() == [*pieces, 2, first]
-            assert pair.target.tokens.tolist() == [*pieces, 2]
-        else:
-            assert pair.source.tokens.tolist() == [first, *pieces, 2]
-            assert pair.target.tokens.tolist() == [second, *pieces, 2]
-        for sentence in (pair.source, pair.target):
-            assert sum(word >= 0 for word in sentence.words) == len(pieces)  # codes are no words
 
 
 @pytest.mark.parametrize("family", CODES)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.text.markup import MARKUP, XML, parse_markup
+from fairseq_normalign.text.markup import XML, markup_pattern, parse_markup
 from fairseq_normalign.text.offsets import blank_words, moses_words, plain_words
 from fairseq_normalign.text.tags import project_tags
 
@@ -100,7 +100,7 @@ def test_html_is_lenient(source, expected):
     got = project_tags(source, "x & y", pairs, markup="html")
 
     def found(line):
-        return [match[0] for match in MARKUP["html", False].finditer(line)]
+        return [match[0] for match in markup_pattern("html", False).finditer(line)]
 
     assert Counter(found(got)) == Counter(found(expected))
     assert parse_markup(got, kind="html")[0] == "x & y"
@@ -206,7 +206,7 @@ def cases(draw):
 
 
 def tags(line: str) -> Counter[str]:
-    return Counter(match[0] for match in MARKUP[XML, False].finditer(line))
+    return Counter(match[0] for match in markup_pattern(XML, False).finditer(line))
 
 
 @settings(max_examples=400)

@@ -11,7 +11,6 @@ from fairseq_normalign.text.text_doctor import (
     Reading,
     Vocabulary,
     examine,
-    swapped,
     unjoined,
     wrong_scheme,
 )
@@ -187,30 +186,6 @@ def test_text_of_another_model():
     assert (diagnosis.certain, diagnosis.remedy) == (True, "model")
     few = diagnose_pieces(vocabulary, as_words, held_out("en")[:2], "none")
     assert (few.certain, few.remedy) == (False, "model")
-
-
-BUILDERS = {"codes": by_codes, "model": by_model, "words": lambda *languages: as_words}
-
-
-@pytest.mark.parametrize("kind", BUILDERS)
-def test_texts_that_are_swapped(kind):
-    scheme = SCHEMES.get(kind, "none")
-
-    def readings(dictionaries, texts, count=100):
-        for of_dictionary, language in zip(dictionaries, texts, strict=True):
-            segment = BUILDERS[kind](of_dictionary)
-            vocabulary = Vocabulary(counts(segment, text_of(of_dictionary)))
-            reading = Reading(vocabulary, scheme, segmented_here=True)
-            for line in held_out(language)[:count]:
-                reading.add(*segmented(segment, line))
-            yield reading
-
-    diagnosis = swapped(*readings(["de", "en"], ["en", "de"]))
-    assert (diagnosis.certain, diagnosis.remedy) == (True, "swapped")
-    assert swapped(*readings(["de", "en"], ["de", "en"])) is None
-    assert swapped(*readings(["de", "en"], ["de", "de"])) is None  # one side is right
-    assert swapped(*readings(["de", "de"], ["en", "de"])) is None  # a joint dictionary
-    assert swapped(*readings(["de", "en"], ["en", "de"], count=2)) is None
 
 
 @pytest.mark.parametrize("kind", SEGMENTS)
