@@ -205,9 +205,10 @@ class Comparison(list[Row], Result):
         """That of each score, or of each model's score where they differ."""
         facts = []
         for metric in self[0].signatures:
-            made = {row.name: row.signatures[metric] for row in self}
-            if len(set(made.values())) == 1:
-                facts.append((metric, made[self[0].name]))
-            else:
-                facts += [(f"{metric} of {name}", text) for name, text in made.items()]
+            names: dict[str, list[str]] = {}
+            for row in self:
+                names.setdefault(row.signatures[metric], []).append(row.name)
+            for text, of_models in names.items():
+                which = f" of {', '.join(of_models)}" if len(names) > 1 else ""
+                facts.append((metric + which, text))
         return facts

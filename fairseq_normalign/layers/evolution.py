@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations, pairwise
+from itertools import chain, combinations, pairwise, starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.host.batches import Progress, numbered_batches
-from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, Plan, plan_of
+from fairseq_normalign.layers.evolution_plan import (
+    ALL,
+    ANY,
+    NEIGHBOURS,
+    EvolutionOptions,
+    Plan,
+    plan_of,
+)
 from fairseq_normalign.layers.geometry import (
     Compared,
     View,
@@ -203,9 +210,9 @@ def _groups(title: str, by_group: Series, *, decimals: int) -> list[Curves]:
 
 
 def _distances_map(title: str, matrix: Matrix, first: str = "", second: str = "") -> Grid:
-    rows, columns = map(str, range(len(matrix))), map(str, range(len(matrix[0])))
-    axes = (f"layer {first}".strip(), f"layer {second}".strip())
-    return Grid(title, *axes, list(rows), list(columns), matrix, drawn=True, name=title)
+    rows, columns = ([str(layer) for layer in range(size)] for size in np.shape(matrix))
+    axes = f"layer {first}".strip(), f"layer {second}".strip()
+    return Grid(title, *axes, rows, columns, matrix, drawn=True, name=title)
 
 
 def evolution(
@@ -243,30 +250,28 @@ def evolution(
 def _measure(text: ReadText, plan: Plan, progress: Progress) -> tuple[Evolution, list[View]]:
     """What is to be known of one model, and its views of all tokens by layer."""
     run = partial(kept_states, text, plan.tokens, max_tokens=plan.options.max_tokens)
-    kept = plan.kept
-    states = run(kept, progress=progress)  # (L + 1, N, C)
-    rows_of_sample = np.searchsorted(kept, plan.sample)
-    rows_of_words = [np.searchsorted(kept, pieces) for pieces in chain(*plan.words.values())]
+    rows_of = partial(np.searchsorted, plan.kept)
+    states = run(plan.kept, progress=progress)  # (L + 1, N, C)
     layers, planes = [], []
     for of_layer in states:
-        layers.append(_measure_layer(of_layer[rows_of_sample], plan))
-        if rows_of_words:  # the state of a word is the mean of those of its pieces
-            of_words = [of_layer[pieces].mean(0) for pieces in rows_of_words]
+        layers.append(_measure_layer(of_layer[rows_of(plan.sample)], plan))
+        if plan.words:  # the state of a word is the mean of those of its pieces
+            occurrences = chain(*plan.words.values())
+            of_words = [of_layer[rows_of(pieces)].mean(0) for pieces in occurrences]
             planes.append(principal_plane(torch.stack(of_words)))
-    of_all: list[View] = []
     columns = {name: [of_layer[name] for of_layer in layers] for name in layers[0]}
+    of_all: list[View] = []
     change = {}
     for name, places in plan.views.items():
-        rows = np.searchsorted(kept, places)
-        views = [view_of(of_layer[rows]) for of_layer in states]
-        change[name] = [pwcca_distance(below, above) for below, above in pairwise(views)]
+        views = [view_of(of_layer[rows_of(places)]) for of_layer in states]
+        change[name] = list(starmap(pwcca_distance, pairwise(views)))
         of_all = of_all or views  # the first group is that of all tokens
     del states
     if change:
-        rng = np.random.default_rng([plan.options.seed, 5])
-        columns["change"], columns["shuffled change"] = change[ALL], []
-        for below, above in pairwise(of_all):  # of tokens that change places at random
-            columns["shuffled change"].append(pwcca_distance(below, shuffled_view(above, rng)))
+        rng = plan.options.rng(5)
+        shuffled = [shuffled_view(view, rng) for view in of_all[1:]]  # tokens change places
+        columns["change"] = change[ALL]
+        columns["shuffled change"] = list(map(pwcca_distance, of_all, shuffled))
     influence = {}
     for name, (hidden, others) in plan.hidden.items():
         usual = map(view_of, run(others, progress=progress)[1:])
@@ -279,10 +284,10 @@ def _measure(text: ReadText, plan: Plan, progress: Progress) -> tuple[Evolution,
 
 def _measure_layer(states: Tensor, plan: Plan) -> dict[str, float]:
     """What neighbours and clusters say of one layer; all layers have the same random numbers."""
-    sampled, k = plan.sampled, plan.options.neighbours
-    among_all = nearest(states, sampled.sentences, np.zeros(len(states)), k)
-    of_type = nearest(states, sampled.sentences, sampled.types, k)
-    rng = np.random.default_rng([plan.options.seed, 4])
+    sampled = plan.sampled
+    among_all = nearest(states, sampled.sentences, np.zeros(len(states)), NEIGHBOURS)
+    of_type = nearest(states, sampled.sentences, sampled.types, NEIGHBOURS)
+    rng = plan.options.rng(4)
     clusters = kmeans(states, plan.clusters, rng)
     return {
         **_neighbours(plan, [among_all], [of_type]),
@@ -334,21 +339,21 @@ def kept_states(
     into = torch.from_numpy(np.arange(len(kept)) if rows is None else rows)
     counts = into.bincount()
     found = torch.zeros(len(states.layers) + (hidden is None), len(counts), states.width)
-    needed = np.unique(sentences).tolist()
+    needed = np.unique(sentences)
     pairs = [text.pairs[sentence] for sentence in needed]
     for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
         batch = [pair for _, pair in numbered]
-        numbers = [needed[place] for place, _ in numbered]
-        places = [np.array(text.places(pair)) for pair in batch]
+        numbers = needed[[place for place, _ in numbered]]
+        reads = [np.array(text.places(pair)) for pair in batch]
         if hidden is None:
             of_layers = states.run(batch)
         else:
-            hidden_at = [tokens.positions[hidden[sentence]] for sentence in numbers]
-            unseen = [int(read[at]) for read, at in zip(places, hidden_at, strict=True)]
-            of_layers = states.run_without(batch, unseen)
-        for row, sentence in enumerate(numbers):
-            part = slice(*np.searchsorted(sentences, [sentence, sentence + 1]).tolist())
-            read = places[row][positions[part]].tolist()
-            for layer, of_batch in enumerate(of_layers):
-                found[layer].index_add_(0, into[part], of_batch[row, read].float().cpu())
+            unseen = [tokens.positions[hidden[sentence]] for sentence in numbers.tolist()]
+            places = [int(read[position]) for read, position in zip(reads, unseen, strict=True)]
+            of_layers = states.run_without(batch, places)
+        starts, ends = np.searchsorted(sentences, [numbers, numbers + 1])
+        for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            read = reads[row][positions[start:end]]
+            for of_layer, of_batch in zip(found, of_layers, strict=True):
+                of_layer.index_add_(0, into[start:end], of_batch[row, read].float().cpu())
     return found.div_(counts.unsqueeze(1))

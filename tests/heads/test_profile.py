@@ -160,9 +160,3 @@ def test_correlations_are_those_of_each_model():
     table = together({"a": ONE, "b": OTHER}, {}).tables()["correlations, encoder self-attention"]
     assert table.rows == [["norm", pytest.approx(sum(rhos) / 2)]]
     assert table.deviations[0][1] == pytest.approx(abs(rhos[0] - rhos[1]) / 2**0.5)
-
-
-def test_a_correlation_that_one_model_has_not_has_no_mean():
-    alike = scored([0.1, 0.1, 0.1, 0.5], [1.0, 2.0, 3.0], 0.3)
-    table = together({"a": ONE, "b": alike}, {}).tables()["correlations, encoder self-attention"]
-    assert table.rows == [["norm", None]]

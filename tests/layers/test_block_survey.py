@@ -12,7 +12,7 @@ from fairseq.tasks.masked_lm import MaskedLMTask
 from scipy.stats import spearmanr
 
 from fairseq_normalign.attention.block import mixing_ratios
-from fairseq_normalign.attention.layer import layers_with, refuse_unknown_layers
+from fairseq_normalign.attention.layer import layers_with
 from fairseq_normalign.attention.recorder import record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import ReadyModel
@@ -21,11 +21,9 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers import block_survey
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
 from fairseq_normalign.layers.categories import PRESETS, parse_categories
-from fairseq_normalign.layers.mixing import add_means, divided
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
-from fairseq_normalign.runs.joins import Gathered
 from tests.conftest import build_model
 
 LINES = [
@@ -125,12 +123,6 @@ def test_layers_are_those_of_pairs_which_run_alone(model, pairs, max_tokens):
             np.testing.assert_allclose(mixing.shares.sum(-1), 1, rtol=1e-5)
 
 
-def test_whole_layers_need_all_their_attentions(model):
-    refuse_unknown_layers(model.forcing.model, ["encoder"])
-    with pytest.raises(InputError, match="decoder layers also have source–target attention"):
-        refuse_unknown_layers(model.forcing.model, ["decoder"])
-
-
 @pytest.mark.parametrize("max_tokens", [6, 4000])
 def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
     found = survey_blocks(model, pairs, BlockOptions(max_tokens=max_tokens))
@@ -160,6 +152,9 @@ def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
             np.testing.assert_allclose(mixing.macro[:, :, column], macro, atol=1e-5)
             assert mixing.tokens[column] == sum(ratios.shape[2] for ratios in of_category)
         assert np.isnan(mixing.macro[:, :, 1]).all()  # no punctuation
+        every = np.concatenate([ratios for _, ratios in sentences], axis=2)
+        np.testing.assert_allclose(mixing.low, every.min((0, 2)), atol=1e-5)
+        np.testing.assert_allclose(mixing.high, every.max((0, 2)), atol=1e-5)
         of_occurrences = np.concatenate(means, axis=1)  # (5, N)
         known = np.isfinite(ranks)
         assert mixing.ranked == mixing.ranked_of == known.sum() < len(known)
@@ -347,24 +342,3 @@ def roberta_task(task):
     masked.dictionary = task.source_dictionary
     masked.cfg = task.args
     return masked
-
-
-def test_micro_and_macro_means():
-    sums = Gathered()
-    # Two sentences, of three tokens and of one, and another batch with one more.
-    values = torch.tensor([[[1.0, 2.0, 6.0], [4.0, 99.0, 99.0]]])
-    both = torch.cat([values, -values]).unsqueeze(0)
-    add_means(sums, "x", both, torch.tensor([[0, 1, 1], [1, -1, -1]]), 3)
-    add_means(sums, "x", torch.tensor([[[[3.0]], [[-3.0]]]]), torch.tensor([[1]]), 3)
-    arrays = sums.arrays
-    found = (
-        divided(arrays["x.micro.sum"], arrays["x.tokens.sum"])[0],
-        divided(arrays["x.macro.sum"], arrays["x.sentences.sum"])[0],
-    )
-    np.testing.assert_allclose(found[0][0], [1, (2 + 6 + 4 + 3) / 4, np.nan, 16 / 5])
-    np.testing.assert_allclose(found[1][0], [1, (4 + 4 + 3) / 3, np.nan, (3 + 4 + 3) / 3])
-    np.testing.assert_allclose(found[1][1], -found[1][0])
-    assert arrays["x.tokens.sum"].tolist() == [1, 4, 0, 5]
-    assert arrays["x.sentences.sum"].tolist() == [1, 3, 0, 3]
-    assert arrays["x.low"].tolist() == [1, -6]
-    assert arrays["x.high"].tolist() == [6, -1]

@@ -19,7 +19,7 @@ from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, 
 from fairseq_normalign.layers.token_table import BOUNDARY, ReadText, tokens_of
 from tests.conftest import ToyTask, build_model
 
-SMALL = {"types": 6, "occurrences": 20, "neighbours": 5, "tokens": 160, "groups": 3}
+SMALL = {"types": 6, "occurrences": 20, "tokens": 160, "groups": 3}
 
 
 def lines(count: int = 150) -> list[str]:
@@ -151,7 +151,7 @@ def test_three_kinds_of_models_side_by_side():
 @pytest.mark.filterwarnings("ignore:.*tokens")  # too few to compare layers
 def test_an_edge_of_the_sentence_is_no_neighbour():
     text = translation(texts=["w1 w2", "w2 w1"] * 30)
-    found = evolution([text], types=2, occurrences=40, neighbours=5)
+    found = evolution([text], types=2, occurrences=40)
     assert found.random["left"] == found.random["right"] == 1
     columns = found.models[0].columns
     assert columns["left"] == columns["right"] == [1, 1, 1]
@@ -194,8 +194,7 @@ def test_groups_that_are_too_small_are_told():
 
 REFUSED = {
     "--tokens 159: PWCCA needs 10 tokens for each of 16 neurons": {"tokens": 159},
-    "--clusters 999: there are only 120 tokens": {"clusters": 999},
-    "--occurrences 5 must be larger than --neighbours 5": {"occurrences": 5},
+    "--occurrences 10: 10 neighbours are looked for": {"occurrences": 10},
     "the text has 0 types of tokens that come 9999 times; 2 are needed": {"occurrences": 9999},
     "--words: 'w77' comes 0 times in the text; 2 are needed": {"words": ["w77"]},
 }
