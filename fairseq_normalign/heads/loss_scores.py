@@ -62,18 +62,17 @@ class Importance(HeadMeasure):
 
     pairs_per_chunk = 200
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
         model = models.forcing.model
         counts = head_counts(model)
-        for batch in self.batches(pairs.values()):
-            with torch.enable_grad(), head_outputs(model) as outputs:
-                total = finite_losses(models.forcing, batch).sum()
-                gradients = torch.autograd.grad(total, list(outputs.values()))
-            for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
-                products = output.detach().float() * gradient.float()  # (T, B, H·D)
-                by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
-                check_finite(by_head, [pair.where for pair in batch])
-                tally.add_cases(self.score, name, by_head.abs().T.cpu())
+        with torch.enable_grad(), head_outputs(model) as outputs:
+            total = finite_losses(models.forcing, batch).sum()
+            gradients = torch.autograd.grad(total, list(outputs.values()))
+        for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
+            products = output.detach().float() * gradient.float()  # (T, B, H·D)
+            by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
+            check_finite(by_head, [pair.where for pair in batch])
+            tally.add_cases(self.score, name, by_head.abs().T.cpu())
 
 
 @contextmanager
@@ -120,12 +119,11 @@ class LossAblation(HeadMeasure):
     def items(self, models: ChunkReader, items: Items) -> Items:
         return items[: self.options.ablation or ABLATION_PAIRS]
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        for batch in self.batches(pairs.values()):
-            tokens = sum(len(pair.target.tokens) for pair in batch)
-            if tokens:
-                tally.join("tokens.sum", [tokens])
-                tally.join("losses.sum", losses_without_each(models.forcing, batch, tally.heads))
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
+        tokens = sum(len(pair.target.tokens) for pair in batch)
+        if tokens:
+            tally.join("tokens.sum", [tokens])
+            tally.join("losses.sum", losses_without_each(models.forcing, batch, tally.heads))
 
     def finding(self, tally: Tally) -> Finding:
         if "losses.sum" not in tally.arrays:

@@ -174,7 +174,7 @@ class RareRole(AttentionScore):
         name = "dictionary" if options.counts is None else Path(options.counts_name).name
         return {**prepared_rare(models, first, options), "frequencies": name}
 
-    def add_batch(
+    def add_seen(
         self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
     ) -> None:
         tokens = rare_tokens(models.reader, self.options, tally.known)
