@@ -37,13 +37,6 @@ LEGEND = (
 )
 
 
-class Texts(NamedTuple):
-    """Two parallel files of text, or one of lines ``source ||| target``."""
-
-    source: str
-    target: str | None = None
-
-
 @dataclass(frozen=True)
 class EvaluateOptions:
     """How models are evaluated.

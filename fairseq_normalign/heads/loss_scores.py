@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain
@@ -199,15 +199,6 @@ def returning(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
                 module.forward = own
 
 
-def without_each(model: nn.Module, heads: Sequence[Head], score: Callable[[], Any]) -> list[Any]:
-    """Some score of the model as it is, then without each of the heads."""
-    scores = [score()]
-    for head in heads:
-        with ablated(model, head):
-            scores.append(score())
-    return scores
-
-
 def growth(heads: Sequence[Head], losses: Sequence[float]) -> dict[Head, float]:
     """How much larger the loss is without each head than that of the whole model, the first."""
     whole, *without = losses
@@ -236,7 +227,10 @@ class BleuAblation(HeadMeasure):
             return list(translator.translations(pairs.values(), max_tokens=self.options.max_tokens))
 
         references = [reference(pair, models.reader) for pair in pairs.values()]
-        columns = [references, *without_each(model, tally.heads, translations)]
+        columns = [references, translations()]
+        for head in tally.heads:
+            with ablated(model, head):
+                columns.append(translations())
         tally.join("texts.rows", np.array(columns, dtype=np.str_).T)
 
     def finding(self, tally: Tally) -> Finding:

@@ -177,10 +177,22 @@ class RareRole(AttentionScore):
     def add_seen(
         self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
     ) -> None:
+        """Adds hits on rare tokens, and how many sentences say something."""
         tokens = rare_tokens(models.reader, self.options, tally.known)
         of_encoder = [seen for seen in attentions if seen.attention[0] == "encoder"]
-        if tokens is not None and of_encoder:
-            add_rare(tally, of_encoder, batch, tokens)
+        if tokens is None or not of_encoder:
+            return
+        cells = of_encoder[0].cells
+        keys = cells.words.any(1)  # (B, S)
+        counts = tokens.counts(batch).to(keys.device)
+        examined = tokens.examined(counts, keys)
+        choose = choosing(cells) & examined[:, None]
+        tally.join("rare-sentences.sum", [int(choose.any(1).sum())])
+        for rank, number in RANKS.items():
+            rare = rarest(counts, keys, rank=number)
+            for seen in of_encoder:
+                hits = rare_hits(seen.recorded.weights, cells, rare, examined)
+                tally.add(rank, seen.attention, hits)
 
     def finding(self, tally: Tally) -> Finding:
         shares = {head: share for head, (share, _) in rare_shares(tally, "rarest").items()}
@@ -199,22 +211,6 @@ class RareRole(AttentionScore):
         roles = {head: role("rare", "rare", share, threshold) for head, share in shares.items()}
         blocks = [*missed("rare", shares, threshold), *rare_blocks(tally)]
         return Finding(shares, settings, roles, blocks)
-
-
-def add_rare(
-    tally: Tally, attentions: Sequence[Seen], batch: list[Pair], tokens: RareTokens
-) -> None:
-    """Adds hits on rare tokens in encoder attentions, and how many sentences say something."""
-    cells = attentions[0].cells
-    keys = cells.words.any(1)  # (B, S)
-    counts = tokens.counts(batch).to(keys.device)
-    examined = tokens.examined(counts, keys)
-    choose = choosing(cells) & examined[:, None]
-    tally.join("rare-sentences.sum", [int(choose.any(1).sum())])
-    for rank, number in RANKS.items():
-        rare = rarest(counts, keys, rank=number)
-        for seen in attentions:
-            tally.add(rank, seen.attention, rare_hits(seen.recorded.weights, cells, rare, examined))
 
 
 def rare_shares(tally: Tally, rank: str) -> dict[Head, tuple[float, float]]:

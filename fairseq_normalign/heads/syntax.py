@@ -103,11 +103,6 @@ def attachments(heads: ArrayLike, gold: Sequence[int]) -> int:
 BASELINES = {"left-branching": 1, "right-branching": -1}
 
 
-def branching(gold: Sequence[int], offset: int) -> int:
-    """How many words have the neighbour at ``offset`` as their gold head."""
-    return attachments(np.arange(len(gold)) + offset, gold)
-
-
 class Relation(NamedTuple):
     """The other ends of a relation, in one direction: where they are, and which heads find them."""
 
@@ -227,11 +222,11 @@ def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:
     for name, query, other in ends(tree):
         tally.join(f"{name}.hits.sum", (maxima[:, query] == other).astype(int))
         tally.join(f"{name}.offsets.sum", position_counts(np.array([[other - query]])))
-    induced = []
-    for head in weights:
-        induced.append(attachments(maximum_spanning_tree(head, tree.root), tree.heads))
+    induced = [attachments(maximum_spanning_tree(head, tree.root), tree.heads) for head in weights]
     tally.join("attached.sum", np.array(induced, dtype=np.int64))
-    tally.join("branching.sum", [branching(tree.heads, way) for way in BASELINES.values()])
+    places = np.arange(len(tree.words))
+    lean = [attachments(places + offset, tree.heads) for offset in BASELINES.values()]
+    tally.join("branching.sum", lean)
     tally.join("words.sum", [len(tree.words) - 1])
 
 

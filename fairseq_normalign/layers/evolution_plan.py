@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -69,13 +69,9 @@ class EvolutionOptions:
         return np.random.default_rng([self.seed, purpose])
 
 
-class Hidden(NamedTuple):
-    """Tokens that are hidden from others."""
-
-    by_sentence: dict[int, int]  # places in the table of tokens
-    others: np.ndarray  # places of those whose states are compared, ascending
-
-
+# Tokens that are hidden from others: the one of each sentence, and those whose states are compared,
+# ascending; both by their places in the table of tokens.
+Hidden = tuple[dict[int, int], np.ndarray]
 Places = dict[str, np.ndarray]  # in the table of tokens, ascending, by group
 
 
@@ -143,7 +139,7 @@ def plan_of(texts: Sequence[ReadText], tokens: Tokens, options: EvolutionOptions
     groups = _groups(texts[0], tokens, options)
     views = _views(tokens, groups, quota, options)
     causal = any(text.states.causal for text in texts)
-    hidden = {}
+    hidden: dict[str, Hidden] = {}
     if views and not options.no_influence:
         candidates = {ANY: np.arange(len(tokens.types))}
         candidates |= {name: places for name, places in groups.items() if name in views}
@@ -246,7 +242,8 @@ def _hidden(
     rng = options.rng(2)
     order = rng.permutation(complete).tolist()
     per_sentence = max(OTHERS, 2 * quota // max(1, len(order)))
-    hidden, few = {}, {}
+    hidden: dict[str, Hidden] = {}
+    few = {}
     for name, of_group in by_group.items():
         by_sentence: dict[int, int] = {}
         others: list[int] = []
@@ -261,7 +258,7 @@ def _hidden(
         if len(others) < quota:
             few[name] = len(others)
         else:
-            hidden[name] = Hidden(by_sentence, np.sort(others[:quota]))
+            hidden[name] = by_sentence, np.sort(others[:quota])
     if few:
         _warn(f"influence is not measured where fewer than {quota} other tokens show it", few)
     return hidden

@@ -12,7 +12,7 @@ from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.aligner import NormAligner
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads import evaluation
-from fairseq_normalign.heads.comparison import EvaluateOptions, Texts
+from fairseq_normalign.heads.comparison import EvaluateOptions
 from fairseq_normalign.heads.evaluation import (
     aer_scores,
     compare,
@@ -65,7 +65,7 @@ def paths(folder):
 
 @pytest.fixture
 def texts(folder):
-    return Texts(str(folder / "t.a"), str(folder / "t.b"))
+    return str(folder / "t.a"), str(folder / "t.b")
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
@@ -178,7 +178,7 @@ def test_binarised_references_are_joined_and_unknown_words_match_none(folder, pa
     (row,) = compare(paths[:1], str(folder), "test", search=SHORT)
     (folder / "r.b").write_text("".join(f"{line}\n" for line in [*references, "w1 ⁇"]))
     (other,) = compare(
-        paths[:1], str(folder), Texts(str(folder / "t.a"), str(folder / "r.b")), search=SHORT
+        paths[:1], str(folder), (str(folder / "t.a"), str(folder / "r.b")), search=SHORT
     )
     assert row.scores == other.scores
 
@@ -192,9 +192,9 @@ def test_what_is_refused(folder, paths, texts):
     )
     for message, refused in {
         directions: lambda: compare([*paths, back], str(folder), texts),
-        "empty: nothing to translate": lambda: read_corpus(Texts(empty, empty), reader),
+        "empty: nothing to translate": lambda: read_corpus((empty, empty), reader),
         r"line counts differ: .*t\.a has 4, .*empty has 0 lines": lambda: read_corpus(
-            Texts(texts.source, empty), reader, limit=2
+            (texts[0], empty), reader, limit=2
         ),
         "empty: the gold file and its texts are empty": lambda: aer_scores([], gold),
         "unknown tokeniser '14a'; expected one of sacrebleu's: none, ": lambda: translation_metrics(

@@ -15,7 +15,7 @@ from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.attention_pass import Tally, cells, running_heads
+from fairseq_normalign.heads.attention_pass import Tally, cells
 from fairseq_normalign.heads.attention_scores import (
     confidences,
     entropies,
@@ -303,17 +303,6 @@ def test_gates(task, pairs):
     assert "gate" not in profile(ready(alone), pairs, ["gate"]).scores
 
 
-@pytest.mark.parametrize("by", ["norm", "confidence", "relevance", "importance"])
-def test_scores_of_models_with_few_heads(by, task, pairs):
-    model = random_model(task, arch="transformer_normalign")
-    remove_heads(model, "encoder.1.2 encoder.2.1 encoder.2.4 cross.2.3")
-    forcing = TeacherForcing(model, task)
-    ranks = head_ranks(ready(forcing), pairs, by)
-    assert list(map(str, ranks)) == ["encoder.1.2", "encoder.2.1", "encoder.2.4", "cross.2.3"]
-    assert all(0 < value < 1e6 for value in ranks.values())
-    assert running_heads(forcing) == list(ranks)
-
-
 def test_no_head_is_left(task, pairs):
     model = random_model(task, arch="transformer_normalign")
     remove_heads(model, "none")
@@ -418,17 +407,6 @@ def test_the_encoder_alone(task):
     forcing = TeacherForcing(random_model(task), task, attention="encoder")
     sources = list(text_pairs([("w1 w2", None), ("w3", None)], PairReader(task)))
     assert {head.kind for head in head_ranks(ready(forcing), sources, "norm")} == {"encoder"}
-
-
-def test_means_of_batches():
-    heads = [Head("encoder", 0, 1), Head("encoder", 0, 3), Head("decoder", 0, 0)]
-    tally = Tally({"heads": heads})
-    tally.add_cases("x", ("encoder", 0), np.array([[0.0, 1.0], [2.0, 0.0]]))
-    tally.add_cases("x", ("encoder", 0), np.array([[5.0], [1.0]]))
-    tally.add_cases("x", ("cross", 1), np.empty((0, 3)))
-    tally.add_cases("x", ("decoder", 0), np.empty((1, 0)))
-    assert tally.means("x") == {Head("encoder", 0, 1): 2.0, Head("encoder", 0, 3): 1.0}
-    assert tally.means("y") == {}
 
 
 def test_means_by_position_are_over_the_sentences_that_reach_it():

@@ -1,14 +1,12 @@
 """Blocks over a corpus against pairs that run alone."""
 
 import weakref
-from argparse import Namespace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
-from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.masked_lm import MaskedLMTask
 from scipy.stats import spearmanr
 
 from fairseq_normalign.attention.block import mixing_ratios
@@ -25,6 +23,7 @@ from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
 from tests.conftest import build_model
+from tests.layers.test_evolution import language, masked
 
 LINES = [
     ("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"),
@@ -34,6 +33,7 @@ LINES = [
     ("w5", ""),
 ]
 UNK = 3  # w1@@ and others that are not in the dictionary
+STATISTICS = BlockOptions(statistics=True)
 NAMES = ["special", "punctuation", "continuation", "word"]
 
 
@@ -236,7 +236,7 @@ def test_a_batch_is_gone_when_the_next_one_is_run(model, pairs, monkeypatch):
 def test_statistics_and_mixing_share_a_pass(model, pairs):
     forwards = []
     model.forcing.model.encoder.register_forward_hook(lambda *_: forwards.append(1))
-    both = survey_blocks(model, pairs, BlockOptions(statistics=True))
+    both = survey_blocks(model, pairs, STATISTICS)
     assert len(forwards) == 1
     assert set(both.mixing) == set(both.statistics) == set(KINDS)
     assert not survey_blocks(model, pairs, BlockOptions(statistics=True, mixing=False)).mixing
@@ -308,37 +308,20 @@ def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
     assert max(layer.singular[3][1:]) == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
 
 
-def test_a_language_model_reads_the_source(task):
+def test_a_language_model_reads_the_source():
     """Its decoder is all there is, and what it reads first is special."""
-    args = Namespace(data="nowhere", tokens_per_sample=64)
-    language_task = LanguageModelingTask(args, task.source_dictionary)
-    sizes = {"decoder_input_dim": 16, "decoder_output_dim": 16}
-    network = build_model("transformer_lm_big", language_task, tokens_per_sample=64, **sizes)
-    forcing = TeacherForcing(network, language_task, attention="decoder")
-    model = ReadyModel(forcing, PairReader(language_task, scheme="subword_nmt"))
-    sentences = [("w1 w2 w13", None), ("w4@@ w5", None)]
-    pairs = list(text_pairs(sentences, model.reader))
-    found = survey_blocks(model, pairs, BlockOptions(statistics=True))
+    text = language(["w1 w2 w13", "w4 w5"])
+    found = survey_blocks(ReadyModel(text.forcing, text.reader), text.pairs, STATISTICS)
     mixing = found.mixing["decoder"]
     assert set(found.mixing) == set(found.statistics) == {"decoder"}
-    assert mixing.tokens.tolist() == [2, 0, 1, 4, 7]
+    assert mixing.tokens.tolist() == [2, 0, 0, 5, 7]
     assert not mixing.macro[:, :, 0].any()  # the first token sees itself alone
     assert mixing.macro[:, :, 3].all()
 
 
-def test_a_masked_language_model(task):
-    network = build_model("roberta", roberta_task(task), max_positions=64)
-    forcing = TeacherForcing(network, roberta_task(task), attention="encoder")
-    model = ReadyModel(forcing, PairReader(roberta_task(task)))
-    pairs = list(text_pairs([("w1 w2 w13", None), ("w4 w5", None)], model.reader))
-    options = BlockOptions(categories=PRESETS["bert-2020"], statistics=True)
-    found = survey_blocks(model, pairs, options)
+def test_a_masked_language_model():
+    text = masked(["w1 w2 w13", "w4 w5"])
+    options = replace(STATISTICS, categories=PRESETS["bert-2020"])
+    found = survey_blocks(ReadyModel(text.forcing, text.reader), text.pairs, options)
     assert found.mixing["encoder"].tokens.tolist() == [2, 2, 0, 5, 9]
     np.testing.assert_allclose(found.statistics["encoder"].layers[0].weights.sum(1), 1, rtol=1e-4)
-
-
-def roberta_task(task):
-    masked = MaskedLMTask.__new__(MaskedLMTask)
-    masked.dictionary = task.source_dictionary
-    masked.cfg = task.args
-    return masked

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
@@ -66,7 +67,9 @@ def planned(text, **options):
 
 
 def masked(texts=None):
-    task = toy_task()
+    """As RoBERTa, it reads <s> first."""
+    task = MaskedLMTask.__new__(MaskedLMTask)
+    task.dictionary, task.cfg = toy_task().source_dictionary, toy_task().args
     model = build_model("roberta", task, max_positions=64, tokens_per_sample=64)
     return read_text(model, task, "encoder", texts, "masked")
 
@@ -170,10 +173,10 @@ def test_a_token_that_nobody_looks_at_has_no_influence():
 def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
     for text in (translation(), language()):
         plan = planned(text)
-        for drawn in plan.hidden.values():
-            assert len(drawn.others) == 160
-            for other in drawn.others:
-                hidden = drawn.by_sentence[int(plan.tokens.sentences[other])]
+        for by_sentence, others in plan.hidden.values():
+            assert len(others) == 160
+            for other in others:
+                hidden = by_sentence[int(plan.tokens.sentences[other])]
                 assert other > hidden if text.states.causal else other != hidden
 
 
