@@ -136,11 +136,12 @@ class Gates(HeadMeasure):
         return []
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
-        return {"gates": [[*head, gate] for head, gate in head_gates(models.forcing.model).items()]}
+        gates = head_gates(models.forcing.model)
+        return {"gates": {str(head): gate for head, gate in gates.items()}}
 
     def finding(self, tally: Tally) -> Finding:
-        gates = {Head(*head): gate for *head, gate in tally.known["gates"]}
-        return Finding({head: gates[head] for head in tally.heads if head in gates})
+        gates = tally.known["gates"]
+        return Finding({head: gates[str(head)] for head in tally.heads if str(head) in gates})
 
 
 def head_gates(model: nn.Module) -> dict[Head, float]:

@@ -150,14 +150,15 @@ class Comparison(list[Row], Result):
         If models differ in the heads of one kind alone, these are the heads that count.
         """
         kind = self.varied_kind
-        points: dict[bool, list[Point]] = {}
-        for row in sorted(self, key=lambda row: row.count(kind)):
-            point = Point(row.count(kind), row.scores[metric], note=row.name)
-            points.setdefault(row.from_scratch, []).append(point)
+        ordered = sorted(self, key=lambda row: row.count(kind))
         curves = []
-        for from_scratch, name in enumerate(("from trained", SCRATCH)):
-            if from_scratch in points:
-                curves.append(Curve(name, points[bool(from_scratch)], dashed=bool(from_scratch)))
+        for name, from_scratch in {"from trained": False, SCRATCH: True}.items():
+            points = []
+            for row in ordered:
+                if row.from_scratch == from_scratch:
+                    points.append(Point(row.count(kind), row.scores[metric], note=row.name))
+            if points:
+                curves.append(Curve(name, points, dashed=from_scratch))
         return Curves(
             f"{metric} against heads left",
             f"heads of {KINDS[kind].title}" if kind else "heads in all",

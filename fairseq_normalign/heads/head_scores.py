@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.attention.methods import LRP_RULES
@@ -151,11 +150,27 @@ class HeadScore(NamedTuple):
     default: bool = False  # measured unless scores are named
 
 
-def _measure(module: str, name: str) -> Callable[[ProfileOptions], Any]:
-    """A class of this folder, which is imported when its score is measured, and not before."""
+def _measure(name: str) -> Callable[[ProfileOptions], Any]:
+    """A class, which is imported when something is measured, and not before."""
 
     def measure(options: ProfileOptions) -> Any:
-        return getattr(import_module(f"{__package__}.{module}"), name)(options)
+        from fairseq_normalign.heads.alignment_scores import ErrorRates
+        from fairseq_normalign.heads.attention_scores import (
+            Confidence,
+            Gates,
+            Norm,
+            Positions,
+            ValueZeroing,
+        )
+        from fairseq_normalign.heads.loss_scores import BleuAblation, Importance, LossAblation
+        from fairseq_normalign.heads.rare_tokens import RareRole
+        from fairseq_normalign.heads.relevance_scores import Relevance
+        from fairseq_normalign.heads.syntax import Syntax
+
+        of_attention = Confidence, Gates, Norm, Positions, RareRole, ValueZeroing
+        of_losses = BleuAblation, Importance, LossAblation
+        classes = *of_attention, *of_losses, ErrorRates, Relevance, Syntax
+        return {own.__name__: own for own in classes}[name](options)
 
     return measure
 
@@ -163,82 +178,82 @@ def _measure(module: str, name: str) -> Callable[[ProfileOptions], Any]:
 # In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        _measure("relevance_scores", "Relevance"),
+        _measure("Relevance"),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        _measure("attention_scores", "Confidence"),
+        _measure("Confidence"),
         "mean of the largest weight (Voita et al., 2019)",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "entropy": HeadScore(
-        _measure("attention_scores", "Confidence"),
+        _measure("Confidence"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         low=True,
         encoder=True,
         default=True,
     ),
     "norm-confidence": HeadScore(
-        _measure("attention_scores", "Confidence"),
+        _measure("Confidence"),
         "confidence with ‖αf(x)‖ as shares of their row",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "norm": HeadScore(
-        _measure("attention_scores", "Norm"),
+        _measure("Norm"),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "value-zeroing": HeadScore(
-        _measure("attention_scores", "ValueZeroing"),
+        _measure("ValueZeroing"),
         "1 - cos of the attention block's output with and without the head's values, mean over "
         "queries (after Mohebbi et al., 2023)",
         ranks=True,
         encoder=True,
     ),
     "importance": HeadScore(
-        _measure("loss_scores", "Importance"),
+        _measure("Importance"),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        _measure("loss_scores", "LossAblation"),
+        _measure("LossAblation"),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        _measure("attention_scores", "Gates"),
+        _measure("Gates"),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        _measure("alignment_scores", "ErrorRates"),
+        _measure("ErrorRates"),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
     "UAS": HeadScore(
-        _measure("syntax", "Syntax"),
+        _measure("Syntax"),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        _measure("loss_scores", "BleuAblation"),
+        _measure("BleuAblation"),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),
     "positions": HeadScore(
-        _measure("attention_scores", "Positions"),
+        _measure("Positions"),
         "role: relative position of the maxima",
         encoder=True,
         percent=True,
@@ -246,7 +261,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "rare": HeadScore(
-        _measure("rare_tokens", "RareRole"),
+        _measure("RareRole"),
         "role: maxima on the rarest tokens of the sentence",
         encoder=True,
         percent=True,

@@ -58,7 +58,7 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     """
     heads = scores.argmax(1)
     heads[root] = root
-    cycle = np.array(_cycle(heads, root), dtype=np.intp)
+    cycle = _cycle(heads, root)
     if len(cycle) == 0:
         return heads
     first, others = cycle[0], cycle[1:]  # the first stands for all of it
@@ -78,19 +78,15 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     return heads
 
 
-def _cycle(heads: np.ndarray, root: int) -> list[int]:
+def _cycle(heads: np.ndarray, root: int) -> np.ndarray:
     """The words of some cycle, or none."""
-    done = {root}
-    for start in range(len(heads)):
-        path = []
-        word = start
-        while word not in done:
-            done.add(word)
-            path.append(word)
-            word = int(heads[word])
-        if word in path:
-            return path[path.index(word) :]
-    return []
+    ends = np.arange(len(heads))
+    for _ in heads:
+        ends = heads[ends]  # after as many steps as there are words, at the root or in a cycle
+    cycle = list(ends[ends != root][:1])
+    while cycle and heads[cycle[-1]] != cycle[0]:
+        cycle.append(heads[cycle[-1]])
+    return np.array(cycle, dtype=np.intp)
 
 
 def attachments(heads: ArrayLike, gold: Sequence[int]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -235,10 +235,8 @@ def _hidden(
     for name, places in candidates.items():
         by_group[name] = np.split(places, np.searchsorted(tokens.sentences[places], starts))
     members = by_group[ANY]
-    complete = []
-    for sentence, of_groups in enumerate(zip(*by_group.values(), strict=True)):
-        if all(map(len, of_groups)):
-            complete.append(sentence)
+    of_groups = [tokens.sentences[places] for places in candidates.values()]
+    complete = reduce(np.intersect1d, of_groups, np.unique(tokens.sentences))
     rng = options.rng(2)
     order = rng.permutation(complete).tolist()
     per_sentence = max(OTHERS, 2 * quota // max(1, len(order)))
