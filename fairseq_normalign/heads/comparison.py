@@ -129,7 +129,7 @@ class Comparison(list[Row], Result):
         metrics = list(self[0].scores)
         rows: Rows = []
         for row in self:
-            heads = [row.count(), *(row.count(kind) for kind in KINDS)]
+            heads = [row.count(kind) for kind in (None, *KINDS)]
             name = f"{row.name}, {SCRATCH}" if row.from_scratch else row.name
             size = [row.parameters / 1e6, row.megabytes]
             rows.append([name, *heads, *size, *row.scores.values(), row.speed])

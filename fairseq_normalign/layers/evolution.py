@@ -62,6 +62,7 @@ MEASURES = {
     "left": "share with the same token before",
     "right": "share with the same token after",
     "position": "distance in tokens",
+    "information": "information of tokens in clusters, nats",
 }
 DECIMALS = {"position": 2, "information": 2, "shuffled": 2}  # of columns; of all others 3
 LEGEND = (
@@ -79,8 +80,8 @@ class Evolution:
     """What was measured of one model.
 
     Attributes:
-        columns: MEASURES of neighbours, information of tokens in clusters, and change, each also
-            of shuffled tokens: a number for each layer, from 0, of change from 1.
+        columns: MEASURES and change, information and change also of shuffled tokens: a number for
+            each layer, from 0, of change from 1.
         change: PWCCA distance to the layer below, from layer 1, by group of tokens.
         influence: PWCCA distance that hiding a token makes, from layer 1, by its group.
         layers: PWCCA distances between all layers.
@@ -171,18 +172,21 @@ class EvolutionResult(Result):
         depth = max(len(model.columns["identity"]) for model in self.models)
         blocks: list[Block] = []
         for name, meaning in MEASURES.items():
-            curves = [by_layer(model.name, model.columns[name]) for model in self.models]
-            curves.append(by_layer("random", [self.random[name]] * depth, dashed=True))
-            blocks.append(Curves(name, "layer", meaning, curves, 3, zero=True, drawn=True))
-        curves = []
-        for place, model in enumerate(self.models):
-            known, shuffled = model.columns["information"], model.columns["shuffled"]
-            curves.append(by_layer(model.name, known, colour=place))
-            curves.append(by_layer(f"{model.name}, shuffled", shuffled, dashed=True, colour=place))
-        most = [self.ceiling] * depth
-        curves.append(by_layer("ceiling", most, dashed=True, colour=len(self.models)))
-        meaning = "information of tokens in clusters, nats"
-        return [*blocks, Curves("information", "layer", meaning, curves, zero=True, drawn=True)]
+            by_chance = name in self.random
+            curves = []
+            for place, model in enumerate(self.models):
+                curves.append(by_layer(model.name, model.columns[name], colour=place))
+                if not by_chance:
+                    look = {"dashed": True, "colour": place}
+                    curves.append(
+                        by_layer(f"{model.name}, shuffled", model.columns["shuffled"], **look)
+                    )
+            level = [self.random.get(name, self.ceiling)] * depth
+            look = {"dashed": True, "colour": len(self.models)}
+            curves.append(by_layer("random" if by_chance else "ceiling", level, **look))
+            decimals = DECIMALS.get(name, 3)
+            blocks.append(Curves(name, "layer", meaning, curves, decimals, zero=True, drawn=True))
+        return blocks
 
     def words_figure(self) -> Figure:
         """States of words by their first two principal components: models × layers."""
