@@ -22,7 +22,7 @@ from fairseq_normalign.heads.rare_tokens import (
 )
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
-from fairseq_normalign.results.blocks import Block, Note, Table
+from fairseq_normalign.results.blocks import Note, Table
 from fairseq_normalign.runs.chunks import Chunk
 
 POSITIONS = 10  # of the target, whose source share is shown
@@ -70,15 +70,16 @@ class Relevance(HeadMeasure):
         where = "all target positions together" if options.pooled else "target positions 1, 2, …"
         source, prefix = contributed.source_entropy.mean(), contributed.prefix_entropy.mean()
         rows = [[place, *own] for place, own in enumerate(np.transpose(contributed).tolist(), 1)]
-        blocks: list[Block] = [
+        notes = [
             Note(f"Relevance: largest distance of a total from 1: {', '.join(distances)}."),
             Note(f"Share of the source in the relevance of {where}: {' '.join(shown)}."),
             Note(
                 f"Entropy of the relevance of source tokens {source:.2f}, of prefix tokens "
                 f"{prefix:.2f} nats."
             ),
-            Table(["position", *Contributions._fields], rows, name="relevance", hidden=True),
         ]
+        columns = ["position", *Contributions._fields]
+        tables = [Table(columns, rows, name="relevance", hidden=True)]
         if "influence.sum" in tally.arrays:
             influences, sentences = tally.arrays["influence.sum"].tolist()
             mean = influences / sentences
@@ -86,11 +87,11 @@ class Relevance(HeadMeasure):
                 f"Relevance of the rarest source token: {mean:.2f} times that of all, mean over "
                 f"{sentences:.0f} sentences."
             )
+            notes.append(Note(told))
             row = [mean, int(sentences)]
-            hidden = Table(["influence", "sentences"], [row], name="rarest", hidden=True)
-            blocks += [Note(told), hidden]
+            tables.append(Table(["influence", "sentences"], [row], name="rarest", hidden=True))
         rules = f"{rule_set(options.rules).spec}-{options.relevance_mode}"
-        return Finding(tally.means(self.score), {"relevance": rules}, blocks=blocks)
+        return Finding(tally.means(self.score), {"relevance": rules}, blocks=[*notes, *tables])
 
 
 def add_contributions(tally: Tally, of_pair: Contributions) -> None:
