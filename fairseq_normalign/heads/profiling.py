@@ -236,8 +236,7 @@ def head_ranks(
     model: Model, pairs: Sequence[Pair], by: str, options: ProfileOptions | None = None
 ) -> dict[Head, float]:
     """A number for every head; the bigger, the more it is worth keeping."""
-    check_scores([by])
-    if not HEAD_SCORES[by].ranks:
+    if by not in ranking_scores():
         expected = ", ".join(ranking_scores())
         raise InputError(f"cannot rank heads by {by}; choose one of: {expected}")
     measured = profile(model, pairs, [by], options)

@@ -290,11 +290,11 @@ def _measure_layer(states: Tensor, plan: Plan) -> dict[str, float]:
     """What neighbours and clusters say of one layer; all layers have the same random numbers."""
     sampled = plan.sampled
     among_all = nearest(states, sampled.sentences, np.zeros(len(states)), NEIGHBOURS)
-    of_type = nearest(states, sampled.sentences, sampled.types, NEIGHBOURS)
+    of_type = list(nearest(states, sampled.sentences, sampled.types, NEIGHBOURS))
     rng = plan.options.rng(4)
     clusters = kmeans(states, plan.clusters, rng)
     return {
-        **_neighbours(plan, [among_all], [of_type]),
+        **_neighbours(plan, among_all, of_type),
         "information": mutual_information(sampled.types, clusters),
         "shuffled": shuffled_information(sampled.types, clusters, rng),
     }
