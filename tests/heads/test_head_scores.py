@@ -66,20 +66,21 @@ def test_value_zeroing_equals_explicit_zeros(forcing, pairs):
     """Against a second pass of each pair for each head, its part of W_O being zero."""
     model = forcing.model
 
+    norms = {}
+    for kind, (side, attribute, *_) in KINDS.items():
+        for layer, module in enumerate(getattr(model, side).layers):
+            norms[getattr(module, f"{attribute}_layer_norm")] = kind, layer
+
     def outputs(pair):
         """What each attention block returns for one pair, behind its layer norm."""
         read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
         found = {}
-        hooks = []
-        for kind, (side, attribute, *_) in KINDS.items():
-            for layer, module in enumerate(getattr(model, side).layers):
-                keep = lambda m, args, out, name=(kind, layer): found.update({name: out[:, 0]})  # noqa: E731
-                norm = getattr(module, f"{attribute}_layer_norm")
-                hooks.append(norm.register_forward_hook(keep))
-        with torch.no_grad():
+
+        def keep(module, args, kwargs, output):
+            found[norms[module]] = output[:, 0]
+
+        with torch.no_grad(), hooked(norms, after=keep):
             model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
-        for hook in hooks:
-            hook.remove()
         return found
 
     expected = {}
@@ -311,51 +312,39 @@ def test_no_head_is_left(task, pairs):
         profile(ready(forcing), pairs)
 
 
-def mode(pooled: bool) -> str:
-    return "pooled" if pooled else "exact"
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-def test_relevance_is_the_mean_over_predictions(forcing, pairs, pooled):
-    explained = profile(
-        ready(forcing),
-        pairs,
-        ["relevance"],
-        relevance="epsilon",
-        relevance_mode=mode(pooled),
-        max_tokens=40,
-    )
+@pytest.mark.parametrize("mode", ["exact", "pooled"])
+def test_relevance_is_the_mean_over_predictions(forcing, pairs, mode):
+    options = {"relevance": "epsilon", "relevance_mode": mode, "max_tokens": 40}
+    explained = profile(ready(forcing), pairs, ["relevance"], **options)
     by_head = explained.scores["relevance"]
     alone = []
     for pair in pairs:
-        alone += relevances(forcing, [pair], rules="epsilon", pooled=pooled)
+        alone += relevances(forcing, [pair], rules="epsilon", pooled=mode == "pooled")
     shares = [of_pair.heads["cross", 1] for of_pair in alone]
     predictions = np.concatenate(shares)
-    assert len(predictions) == (3 if pooled else sum(len(pair.target.tokens) for pair in pairs))
-    expected = sum(predictions) / len(predictions)
+    expected_count = {"exact": sum(len(pair.target.tokens) for pair in pairs), "pooled": 3}
+    assert len(predictions) == expected_count[mode]
     measured = [by_head[Head("cross", 1, head)] for head in range(4)]
-    assert measured == pytest.approx(expected.tolist(), rel=1e-3, abs=1e-4)
+    assert measured == pytest.approx(predictions.mean(0).tolist(), rel=1e-3, abs=1e-4)
     assert len(explained.tables()["relevance"].rows) == max(map(len, shares))
     farthest = max(of_pair.deviation["encoder.1"] for of_pair in alone)
     (shown,) = re.findall(r"encoder\.1 (\S+)[,.]", explained.text().partition("from 1:")[2])
     assert float(shown) == pytest.approx(farthest, rel=0.5)  # one digit is shown
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_the_influence_of_the_rarest_token(forcing, pairs, pooled):
+@pytest.mark.parametrize("mode", ["exact", "pooled"])
+def test_the_influence_of_the_rarest_token(forcing, pairs, mode):
     """w1@@ and w5 are the rarest of the first and the third pair; the second one has one token."""
     counts = {f"w{number}": 100 - number for number in range(30)}
-    explained = profile(
-        ready(forcing), pairs, ["relevance"], counts=counts, rare_top=0, relevance_mode=mode(pooled)
-    )
+    options = {"counts": counts, "rare_top": 0, "relevance_mode": mode}
+    explained = profile(ready(forcing), pairs, ["relevance"], **options)
     ratios = []
-    for pair, rarest in ((pairs[0], [0]), (pairs[2], [2])):
-        (of_pair,) = relevances(forcing, [pair], pooled=pooled)
+    for pair, rarest in ((pairs[0], 0), (pairs[2], 2)):
+        (of_pair,) = relevances(forcing, [pair], pooled=mode == "pooled")
         by_prediction = []
         for of_prediction in of_pair.source.tolist():
             sizes = [abs(size) for size in of_prediction[:-1]]  # without </s>
-            mean = sum(sizes) / len(sizes)
-            by_prediction.append(sum(sizes[place] for place in rarest) / len(rarest) / mean)
+            by_prediction.append(sizes[rarest] / (sum(sizes) / len(sizes)))
         ratios.append(sum(by_prediction) / len(by_prediction))
     (row,) = explained.tables()["rarest"].rows
     assert row == [pytest.approx(sum(ratios) / 2, rel=1e-3), 2]

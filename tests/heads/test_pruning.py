@@ -221,10 +221,9 @@ def test_alignments_by_a_head_of_a_pruned_model(ready):
     words = len(pairs[0].target.text)
     expected = weights[0, 1, 1 : words + 1, : len(pairs[0].source.text)]
     torch.testing.assert_close(torch.tensor(soft.words), expected)
-    with pytest.raises(InputError, match="head 3: layer 2 has heads 2, 4"):
-        NormAligner(*small, layer=2, head=3, step="input")
-    with pytest.raises(InputError, match="head 1: layer 1 has head 3"):
-        NormAligner(*small, layer=1, head=1, step="input")
+    for layer, head, there in ((2, 3, "heads 2, 4"), (1, 1, "head 3")):
+        with pytest.raises(InputError, match=f"head {head}: layer {layer} has {there}"):
+            NormAligner(*small, layer=layer, head=head, step="input")
 
 
 def test_evidences_of_a_pruned_model(ready):
