@@ -8,7 +8,7 @@ from functools import partial
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.heads.comparison import EvaluateOptions, Texts
+from fairseq_normalign.heads.comparison import EvaluateOptions
 from fairseq_normalign.options import SEARCH, read_options
 
 DESCRIPTION = """Models side by side, one row for each: heads, parameters, size of the checkpoint,
@@ -59,7 +59,8 @@ def main(args: Namespace) -> None:
     from fairseq_normalign.host.pairs import PairReader
 
     complete(args, SEARCH)
-    corpus = Texts(args.source_file, args.target_file) if args.source_file else args.gen_subset
+    texts = args.source_file, args.target_file
+    corpus = texts if args.source_file else args.gen_subset
     half = "bfloat16" if args.bf16 else "float32"
     how = read_options(
         EvaluateOptions,

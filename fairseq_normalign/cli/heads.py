@@ -8,7 +8,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_normalign.attention.extract import check_extract
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several, numbers_of
@@ -63,8 +62,6 @@ def check(args: Namespace) -> None:
     """Refuses options that do not go together, before anything is loaded."""
     check_several(args)
     check_run_options(args)
-    check_extract(args.extract)
-    checks.requires(args, "gold", "extract", "step")
     checks.requires(args, "conllu", "lowercase")
     if args.user_dir is None:  # another plugin may have scores of its own
         check_scores(scores_of(args), encoder_alone=args.attention == "encoder")

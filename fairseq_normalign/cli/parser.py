@@ -43,7 +43,7 @@ RARE = """
 
 --confidence-eos --relevance-mode --ablation-bleu --tokenize --frequencies
 --positional-threshold --rare-threshold --rare-top --syntactic-margin --lowercase --max-length
---mask-share --seed --category --ranks --average --types --occurrences --neighbours --clusters
+--mask-share --seed --category --ranks --average --types --occurrences
 --tokens --groups --bounds --test-share --close-rule --scratch --dtype --max-gigabytes
 --max-megabytes --max-sentences --title
 """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_normalign.alignment.aer import Counts, count
-from fairseq_normalign.alignment.aligner import AUTO, AlignOptions, DecidedAligner, NormAligner
+from fairseq_normalign.alignment.aligner import AlignOptions, DecidedAligner, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.attention.methods import check_head_method, full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence
@@ -28,10 +28,10 @@ SAMPLE = 200  # pairs that tell whether the gold is read right
 
 
 class ErrorRates(HeadMeasure):
-    """AER of each head, and the step that gave it: the better one, if several are asked for.
+    """AER of each head, and the step that gave it: the better one.
 
-    Links are taken from the method, ‖αf(x)‖ by default, by the argmax of each target word unless
-    the options name another rule; none if </s> has more.
+    Links are taken from the method, ‖αf(x)‖ by default, by the argmax of each target word; none if
+    </s> has more.
     """
 
     pairs_per_chunk = 100  # whose matrices are held
@@ -51,13 +51,11 @@ class ErrorRates(HeadMeasure):
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         options, file = self.options, self.options.gold_file
         check_head_method(options.method)
-        # Refuses a step that the method cannot answer for.
-        AlignOptions(method=options.method, step=options.step or AUTO)
-        steps = [options.step] if options.step else list(method_of(options.method).steps)
+        steps = list(method_of(options.method).steps)
         settings: dict[str, Any] = {
             "method": full_spec(options.method),
             "step": steps[0] if len(steps) == 1 else "best",
-            "extract": options.extract,
+            "extract": "argmax",
         }
         if file is not None:
             settings |= {"gold": Path(file.name).name, **file.read_as()}
@@ -76,13 +74,12 @@ class ErrorRates(HeadMeasure):
             if not pair.skipped:
                 pairs.append(pair)
                 golds.append(gold)
-        aligner = self._aligner(models, "argmax")
+        aligner = self._aligner(models)
         decided = DecidedAligner(aligner, aligner.decision_by(pairs))
         warn_of_misread_gold(list(map(set, decided.links_many(pairs))), golds, file)
 
-    def _aligner(self, models: ChunkReader, extract: str) -> NormAligner:
-        method, tokens = self.options.method, self.options.max_tokens
-        options = AlignOptions(method=method, extract=extract, batch_tokens=tokens)
+    def _aligner(self, models: ChunkReader) -> NormAligner:
+        options = AlignOptions(method=self.options.method, batch_tokens=self.options.max_tokens)
         return NormAligner(models.forcing, models.reader, options)
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
@@ -93,7 +90,7 @@ class ErrorRates(HeadMeasure):
             evidences.append(Evidence(self.options.method, head.layer, step, head.head))
         if not evidences:
             return
-        aligner = self._aligner(models, self.options.extract)
+        aligner = self._aligner(models)
         softs = aligner.evidences_many(pairs.values(), evidences)
         for line, of_pair in zip(pairs, softs, strict=True):
             links = [set(aligner.links(soft)) for soft in of_pair]

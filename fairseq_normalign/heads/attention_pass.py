@@ -128,7 +128,7 @@ def running_heads(forcing: TeacherForcing) -> list[Head]:
     return [name for name in names if forcing.attention != "encoder" or name.kind == "encoder"]
 
 
-def recorded_heads(forcing: TeacherForcing, batch: list[Pair], *, values: bool = True) -> Recording:
+def recorded_heads(forcing: TeacherForcing, batch: list[Pair], *, values: bool) -> Recording:
     """What all attentions that run did on a batch (see ``recorder.record``).
 
     A model whose values overflow is refused, at the pair.
@@ -151,12 +151,10 @@ class Seen(NamedTuple):
     cells: Cells
 
 
-def seen_attentions(
-    forcing: TeacherForcing, batch: list[Pair], *, values: bool = True
-) -> list[Seen]:
+def seen_attentions(forcing: TeacherForcing, batch: list[Pair]) -> list[Seen]:
     """What every attention that runs did on a batch, and the cells that count there."""
     device = next(forcing.model.parameters()).device
-    recording = recorded_heads(forcing, batch, values=values)
+    recording = recorded_heads(forcing, batch, values=True)
     cells_of = {kind: batch_cells(batch, kind, device) for kind, _ in recording}
     return [Seen(name, recording[name], cells_of[name[0]]) for name in recording]
 

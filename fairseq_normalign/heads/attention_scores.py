@@ -22,8 +22,9 @@ from fairseq_normalign.heads.attention_pass import (
     summed,
 )
 from fairseq_normalign.heads.profile import Finding, missed, role
-from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known, Pairs
+from fairseq_normalign.heads.profiling import AttentionScore, HeadMeasure, Items, Known
 from fairseq_normalign.host.attention_modules import attentions, gate_values, head_numbers
+from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.raw_corpus import ChunkReader
 from fairseq_normalign.names import Head
 from fairseq_normalign.results.blocks import Rows, Table
@@ -117,17 +118,15 @@ class Norm(AttentionScore):
 class ValueZeroing(HeadMeasure):
     """How much a block's output changes without the values of a head, mean over queries."""
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
         forcing = models.forcing
         device = next(forcing.model.parameters()).device
-        for batch in self.batches(pairs.values()):
-            places = [pair.where for pair in batch]
-            kinds = {head.kind for head in tally.heads}
-            for attention, block in recorded_blocks(forcing, batch, kinds).items():
-                changes = head_zeroing(block)
-                check_finite(changes, places)
-                queries = batch_cells(batch, attention[0], device).visible.any(-1)
-                tally.add(self.score, attention, summed(changes, queries))
+        kinds = {head.kind for head in tally.heads}
+        for attention, block in recorded_blocks(forcing, batch, kinds).items():
+            changes = head_zeroing(block)
+            check_finite(changes, [pair.where for pair in batch])
+            queries = batch_cells(batch, attention[0], device).visible.any(-1)
+            tally.add(self.score, attention, summed(changes, queries))
 
 
 class Gates(HeadMeasure):
@@ -137,11 +136,12 @@ class Gates(HeadMeasure):
         return []
 
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
-        return {"gates": [[*head, gate] for head, gate in head_gates(models.forcing.model).items()]}
+        gates = head_gates(models.forcing.model)
+        return {"gates": {str(head): gate for head, gate in gates.items()}}
 
     def finding(self, tally: Tally) -> Finding:
-        gates = {Head(*head): gate for *head, gate in tally.known["gates"]}
-        return Finding({head: gates[head] for head in tally.heads if head in gates})
+        gates = tally.known["gates"]
+        return Finding({head: gates[str(head)] for head in tally.heads if str(head) in gates})
 
 
 def head_gates(model: nn.Module) -> dict[Head, float]:

@@ -37,13 +37,6 @@ LEGEND = (
 )
 
 
-class Texts(NamedTuple):
-    """Two parallel files of text, or one of lines ``source ||| target``."""
-
-    source: str
-    target: str | None = None
-
-
 @dataclass(frozen=True)
 class EvaluateOptions:
     """How models are evaluated.
@@ -136,7 +129,7 @@ class Comparison(list[Row], Result):
         metrics = list(self[0].scores)
         rows: Rows = []
         for row in self:
-            heads = [row.count(), *(row.count(kind) for kind in KINDS)]
+            heads = [row.count(kind) for kind in (None, *KINDS)]
             name = f"{row.name}, {SCRATCH}" if row.from_scratch else row.name
             size = [row.parameters / 1e6, row.megabytes]
             rows.append([name, *heads, *size, *row.scores.values(), row.speed])
@@ -157,14 +150,15 @@ class Comparison(list[Row], Result):
         If models differ in the heads of one kind alone, these are the heads that count.
         """
         kind = self.varied_kind
-        points: dict[bool, list[Point]] = {}
-        for row in sorted(self, key=lambda row: row.count(kind)):
-            point = Point(row.count(kind), row.scores[metric], note=row.name)
-            points.setdefault(row.from_scratch, []).append(point)
+        ordered = sorted(self, key=lambda row: row.count(kind))
         curves = []
-        for from_scratch, name in enumerate(("from trained", SCRATCH)):
-            if from_scratch in points:
-                curves.append(Curve(name, points[bool(from_scratch)], dashed=bool(from_scratch)))
+        for name, from_scratch in {"from trained": False, SCRATCH: True}.items():
+            points = []
+            for row in ordered:
+                if row.from_scratch == from_scratch:
+                    points.append(Point(row.count(kind), row.scores[metric], note=row.name))
+            if points:
+                curves.append(Curve(name, points, dashed=from_scratch))
         return Curves(
             f"{metric} against heads left",
             f"heads of {KINDS[kind].title}" if kind else "heads in all",
@@ -205,9 +199,10 @@ class Comparison(list[Row], Result):
         """That of each score, or of each model's score where they differ."""
         facts = []
         for metric in self[0].signatures:
-            made = {row.name: row.signatures[metric] for row in self}
-            if len(set(made.values())) == 1:
-                facts.append((metric, made[self[0].name]))
-            else:
-                facts += [(f"{metric} of {name}", text) for name, text in made.items()]
+            names: dict[str, list[str]] = {}
+            for row in self:
+                names.setdefault(row.signatures[metric], []).append(row.name)
+            for text, of_models in names.items():
+                which = f" of {', '.join(of_models)}" if len(names) > 1 else ""
+                facts.append((metric + which, text))
         return facts

@@ -53,10 +53,13 @@ def correlations_within_layers(scores: Scores, heads: Collection[Head]) -> Pairs
         layers.append(correlations(scores, list(of_layer)))
     pairs: Pairs = {}
     for pair in combinations(scores, 2):
-        defined = [layer[pair] for layer in layers if layer[pair].rho is not None]
-        rhos = [rho for rho, *_ in defined if rho is not None]
+        rhos, number = [], 0
+        for layer in layers:
+            rho, count, _ = layer[pair]
+            if rho is not None:
+                rhos.append(rho)
+                number += count
         mean = float(np.mean(rhos)) if rhos else None
-        number = sum(layer.heads for layer in defined)
         pairs[pair] = Correlation(mean, number, interval(rhos))
     return pairs
 

@@ -13,13 +13,13 @@ import torch
 from sacrebleu.metrics import BLEU, CHRF
 from torch import nn
 
-from fairseq_normalign.alignment.aer import Counts, count, signature
+from fairseq_normalign.alignment.aer import score_links, signature
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import short_names, split_words
 from fairseq_normalign.heads.attention_scores import head_gates
-from fairseq_normalign.heads.comparison import Comparison, EvaluateOptions, Row, Texts
+from fairseq_normalign.heads.comparison import Comparison, EvaluateOptions, Row
 from fairseq_normalign.host.attention_modules import head_names
 from fairseq_normalign.host.batches import numbered_batches
 from fairseq_normalign.host.binarised import binarised_pairs
@@ -36,11 +36,13 @@ from fairseq_normalign.text.links import Link, read_together
 from fairseq_normalign.text.paired import text_sides
 from fairseq_normalign.text.words import TextFile
 
+Corpus = tuple[str, str | None] | str
+
 
 def compare(
     paths: Sequence[str],
     data: str,
-    corpus: Texts | str,
+    corpus: Corpus,
     options: EvaluateOptions | None = None,
     **changes: Any,
 ) -> Comparison:
@@ -49,7 +51,8 @@ def compare(
     Args:
         paths: the checkpoints.
         data: the directory with ``dict.*.txt``.
-        corpus: what to translate: text files, or the name of a binarised subset of ``data``.
+        corpus: what to translate: a source and a target file, or one of lines ``source ||| target``
+            and None; or the name of a binarised subset of ``data``.
         options: see ``EvaluateOptions``; or name them one by one.
     """
     options = replace(options or EvaluateOptions(), **changes)
@@ -138,21 +141,21 @@ def aer_scores(models: Sequence[ReadyModel], options: EvaluateOptions) -> list[t
             links, made_with = list(map(set, aligner.links_many(again))), aligner.signature()
         if not scores:
             warn_of_misread_gold(links, golds, file)
-        total = sum(map(count, links, golds), Counts())
-        scores.append((100 * total.aer, signature({**file.read_as(), **made_with})))
+        aer = score_links(links, golds).aer
+        scores.append((100 * aer, signature({**file.read_as(), **made_with})))
     return scores
 
 
 def read_corpus(
-    corpus: Texts | str, reader: PairReader, *, limit: int | None = None
+    corpus: Corpus, reader: PairReader, *, limit: int | None = None
 ) -> tuple[list[Pair], list[str]]:
     """What to translate, and the references.
 
     References are lines as they are, or binarised pieces joined as translations are.
     """
-    if isinstance(corpus, Texts):
-        name = corpus.source
-        both = list(read_together(*text_sides(corpus.source, corpus.target)))[:limit]
+    if not isinstance(corpus, str):
+        name = corpus[0]
+        both = list(read_together(*text_sides(*corpus)))[:limit]
         references = [target.rstrip("\n") for _, target in both]
         pairs = list(text_pairs(((split_words(source), None) for source, _ in both), reader))
     else:

@@ -13,9 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fairseq_normalign.attention.extract import RULES
 from fairseq_normalign.attention.methods import LRP_RULES
-from fairseq_normalign.attention.soft import STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import from_0, option, positive, share
 
@@ -89,15 +87,6 @@ class ProfileOptions:
     )
     tokenize: str = option("13a", "sacrebleu's tokeniser for BLEU", metavar="NAME", group=SCORES)
     method: str = option("norms", "soft method of the AER", metavar="NAME", group=SCORES)
-    extract: str = option(
-        "argmax",
-        f"how links are chosen for the AER: {', '.join(RULES)}",
-        metavar="NAME",
-        group=SCORES,
-    )
-    step: str | None = option(
-        None, "step of the AER (default: the better one for each head)", choices=STEPS, group=SCORES
-    )
     positional_threshold: float = option(
         0.9,  # Voita et al., 2019
         "share of maxima on one relative position that makes a head positional",
@@ -161,130 +150,110 @@ class HeadScore(NamedTuple):
     default: bool = False  # measured unless scores are named
 
 
-# What measures a score is imported when it is measured, and not before.
+def _measure(name: str) -> Callable[[ProfileOptions], Any]:
+    """A class, which is imported when something is measured, and not before."""
 
+    def measure(options: ProfileOptions) -> Any:
+        from fairseq_normalign.heads.alignment_scores import ErrorRates
+        from fairseq_normalign.heads.attention_scores import (
+            Confidence,
+            Gates,
+            Norm,
+            Positions,
+            ValueZeroing,
+        )
+        from fairseq_normalign.heads.loss_scores import BleuAblation, Importance, LossAblation
+        from fairseq_normalign.heads.rare_tokens import RareRole
+        from fairseq_normalign.heads.relevance_scores import Relevance
+        from fairseq_normalign.heads.syntax import Syntax
 
-def _attention(name):
-    def measure(options):
-        from fairseq_normalign.heads import attention_scores
-
-        return getattr(attention_scores, name)(options)
+        of_attention = Confidence, Gates, Norm, Positions, RareRole, ValueZeroing
+        of_losses = BleuAblation, Importance, LossAblation
+        classes = *of_attention, *of_losses, ErrorRates, Relevance, Syntax
+        return {own.__name__: own for own in classes}[name](options)
 
     return measure
-
-
-def _loss(name):
-    def measure(options):
-        from fairseq_normalign.heads import loss_scores
-
-        return getattr(loss_scores, name)(options)
-
-    return measure
-
-
-def _relevance(options):
-    from fairseq_normalign.heads.relevance_scores import Relevance
-
-    return Relevance(options)
-
-
-def _error_rates(options):
-    from fairseq_normalign.heads.alignment_scores import ErrorRates
-
-    return ErrorRates(options)
-
-
-def _syntax(options):
-    from fairseq_normalign.heads.syntax import Syntax
-
-    return Syntax(options)
-
-
-def _rare_role(options):
-    from fairseq_normalign.heads.rare_tokens import RareRole
-
-    return RareRole(options)
 
 
 # In the order of columns, and of measuring.
 HEAD_SCORES: dict[str, HeadScore] = {
     "relevance": HeadScore(
-        _relevance,
+        _measure("Relevance"),
         "LRP: share of its layer's relevance, mean over predictions (Voita et al., 2019)",
         ranks=True,
     ),
     "confidence": HeadScore(
-        _attention("Confidence"),
+        _measure("Confidence"),
         "mean of the largest weight (Voita et al., 2019)",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "entropy": HeadScore(
-        _attention("Confidence"),
+        _measure("Confidence"),
         "mean entropy of the weights, in nats; low is confident (Sennrich)",
         low=True,
         encoder=True,
         default=True,
     ),
     "norm-confidence": HeadScore(
-        _attention("Confidence"),
+        _measure("Confidence"),
         "confidence with ‖αf(x)‖ as shares of their row",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "norm": HeadScore(
-        _attention("Norm"),
+        _measure("Norm"),
         "Σ_s ‖αf(x_s)‖, mean over queries",
         ranks=True,
         encoder=True,
         default=True,
     ),
     "value-zeroing": HeadScore(
-        _attention("ValueZeroing"),
+        _measure("ValueZeroing"),
         "1 - cos of the attention block's output with and without the head's values, mean over "
         "queries (after Mohebbi et al., 2023)",
         ranks=True,
         encoder=True,
     ),
     "importance": HeadScore(
-        _loss("Importance"),
+        _measure("Importance"),
         "mean over sentences of |∂loss/∂ξ|, ξ a factor on the head, the loss summed over the "
         "sentence's tokens (Michel et al., 2019)",
         ranks=True,
         default=True,
     ),
     "ablation": HeadScore(
-        _loss("LossAblation"),
+        _measure("LossAblation"),
         "growth of the loss per target token with the head off",
         ranks=True,
     ),
     "gate": HeadScore(
-        _attention("Gates"),
+        _measure("Gates"),
         "the gate at test time, of a gated model",
         encoder=True,
         default=True,
     ),
     "AER": HeadScore(
-        _error_rates,
+        _measure("ErrorRates"),
         "alignment error rate of the head alone, by the better step; needs gold",
         low=True,
         percent=True,
     ),
     "UAS": HeadScore(
-        _syntax,
+        _measure("Syntax"),
         "syntactic roles, and attachment by the maximum spanning tree; needs a treebank",
         encoder=True,
         percent=True,
     ),
     "BLEU": HeadScore(
-        _loss("BleuAblation"),
+        _measure("BleuAblation"),
         "loss of BLEU with the head off; slow",
         ranks=True,
     ),
     "positions": HeadScore(
-        _attention("Positions"),
+        _measure("Positions"),
         "role: relative position of the maxima",
         encoder=True,
         percent=True,
@@ -292,7 +261,7 @@ HEAD_SCORES: dict[str, HeadScore] = {
         default=True,
     ),
     "rare": HeadScore(
-        _rare_role,
+        _measure("RareRole"),
         "role: maxima on the rarest tokens of the sentence",
         encoder=True,
         percent=True,

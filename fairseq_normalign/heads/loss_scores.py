@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from itertools import chain
@@ -62,18 +62,17 @@ class Importance(HeadMeasure):
 
     pairs_per_chunk = 200
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
         model = models.forcing.model
         counts = head_counts(model)
-        for batch in self.batches(pairs.values()):
-            with torch.enable_grad(), head_outputs(model) as outputs:
-                total = finite_losses(models.forcing, batch).sum()
-                gradients = torch.autograd.grad(total, list(outputs.values()))
-            for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
-                products = output.detach().float() * gradient.float()  # (T, B, H·D)
-                by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
-                check_finite(by_head, [pair.where for pair in batch])
-                tally.add_cases(self.score, name, by_head.abs().T.cpu())
+        with torch.enable_grad(), head_outputs(model) as outputs:
+            total = finite_losses(models.forcing, batch).sum()
+            gradients = torch.autograd.grad(total, list(outputs.values()))
+        for (name, output), gradient in zip(outputs.items(), gradients, strict=True):
+            products = output.detach().float() * gradient.float()  # (T, B, H·D)
+            by_head = products.unflatten(2, (counts[name], -1)).sum((0, 3))  # (B, H)
+            check_finite(by_head, [pair.where for pair in batch])
+            tally.add_cases(self.score, name, by_head.abs().T.cpu())
 
 
 @contextmanager
@@ -120,12 +119,11 @@ class LossAblation(HeadMeasure):
     def items(self, models: ChunkReader, items: Items) -> Items:
         return items[: self.options.ablation or ABLATION_PAIRS]
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        for batch in self.batches(pairs.values()):
-            tokens = sum(len(pair.target.tokens) for pair in batch)
-            if tokens:
-                tally.join("tokens.sum", [tokens])
-                tally.join("losses.sum", losses_without_each(models.forcing, batch, tally.heads))
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
+        tokens = sum(len(pair.target.tokens) for pair in batch)
+        if tokens:
+            tally.join("tokens.sum", [tokens])
+            tally.join("losses.sum", losses_without_each(models.forcing, batch, tally.heads))
 
     def finding(self, tally: Tally) -> Finding:
         if "losses.sum" not in tally.arrays:
@@ -201,15 +199,6 @@ def returning(outputs: Mapping[nn.Module, Any]) -> Iterator[None]:
                 module.forward = own
 
 
-def without_each(model: nn.Module, heads: Sequence[Head], score: Callable[[], Any]) -> list[Any]:
-    """Some score of the model as it is, then without each of the heads."""
-    scores = [score()]
-    for head in heads:
-        with ablated(model, head):
-            scores.append(score())
-    return scores
-
-
 def growth(heads: Sequence[Head], losses: Sequence[float]) -> dict[Head, float]:
     """How much larger the loss is without each head than that of the whole model, the first."""
     whole, *without = losses
@@ -238,7 +227,10 @@ class BleuAblation(HeadMeasure):
             return list(translator.translations(pairs.values(), max_tokens=self.options.max_tokens))
 
         references = [reference(pair, models.reader) for pair in pairs.values()]
-        columns = [references, *without_each(model, tally.heads, translations)]
+        columns = [references, translations()]
+        for head in tally.heads:
+            with ablated(model, head):
+                columns.append(translations())
         tally.join("texts.rows", np.array(columns, dtype=np.str_).T)
 
     def finding(self, tally: Tally) -> Finding:

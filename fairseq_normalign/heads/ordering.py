@@ -16,13 +16,12 @@ import numpy as np
 
 from fairseq_normalign.alignment.aer import score_links
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner
-from fairseq_normalign.alignment.evidence import every_evidence
 from fairseq_normalign.alignment.gain import word_gain
 from fairseq_normalign.attention.extract import argmax
-from fairseq_normalign.attention.soft import Soft
+from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
-from fairseq_normalign.host.attention_modules import keep_heads
+from fairseq_normalign.host.attention_modules import head_names, keep_heads
 from fairseq_normalign.host.checkpoint import check_fit, is_stock, rename, save
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import Model
@@ -60,19 +59,15 @@ def layer_orders(
     """
     options = AlignOptions(method=METHOD, step=step, batch_tokens=max_tokens)
     aligner = NormAligner(model.forcing, model.reader, options)
-    evidences = []
-    for evidence in every_evidence(model.forcing, [METHOD], heads=True):
-        if evidence.step == step and evidence.head is not None:
-            evidences.append(evidence)
+    heads = [head for head in head_names(model.forcing.model) if head.kind == "cross"]
+    evidences = [Evidence(METHOD, head.layer, step, head.head) for head in heads]
     softs = list(aligner.evidences_many(pairs, evidences))
     score = partial(_score, softs, pairs, gold)
     orders = []
-    for layer, places in groupby(range(len(evidences)), key=lambda place: evidences[place].layer):
+    for layer, places in groupby(range(len(heads)), key=lambda place: heads[place].layer):
         ranked = sorted(places, key=lambda place: score([place]), reverse=True)
         scores = [score(ranked[: count + 1]) for count in range(len(ranked))]
-        assert layer is not None  # weights have one
-        heads = [Head("cross", layer, evidences[place].head or 0) for place in ranked]
-        orders.append(LayerOrder(layer, heads, scores))
+        orders.append(LayerOrder(layer, [heads[place] for place in ranked], scores))
     return orders
 
 

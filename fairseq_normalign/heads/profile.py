@@ -67,8 +67,11 @@ class Profile(Result):
     @property
     def scores(self) -> dict[str, Mapping[Head, float]]:
         """Those that are compared: without the shares that roles are awarded by."""
-        findings = {name: own for name, own in self.by_score.items() if own.scores}
-        return {name: own.scores for name, own in findings.items() if not HEAD_SCORES[name].share}
+        scores = {}
+        for name, finding in self.by_score.items():
+            if finding.scores and not HEAD_SCORES[name].share:
+                scores[name] = finding.scores
+        return scores
 
     def roles(self, head: Head) -> Roles:
         """Functions and labels such as ``-1 (97 %)``, ``rare (55 %)`` or ``nsubj→head 62/35``.
@@ -197,8 +200,8 @@ class Profile(Result):
             heads = self._groups().get(over, self.heads)
             names = [name for name, of in self.scores.items() if not of.keys().isdisjoint(heads)]
             groups[f"{over} (n = {len(heads)})"] = [_triangle(over, names, pairs)]
-        low = [name for name in self.scores if HEAD_SCORES[name].low]
-        sign = f"; low is good in {' and '.join(low)}" if low else ""
+        low = " and ".join(name for name in self.scores if HEAD_SCORES[name].low)
+        sign = f"; low is good in {low}" if low else ""
         note = Note(f"Rank correlations (Spearman) between scores{sign}.")
         return [note, *chosen_from("over", groups)]
 

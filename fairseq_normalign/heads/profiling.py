@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,8 +43,9 @@ Pairs = Mapping[int, Pair]  # by line
 class HeadMeasure:
     """A score of heads that runs the model in its own way, as a ``runs.measure.Measure``.
 
-    ``add`` adds to a tally what some pairs say, and ``finding`` is what the tally of all pairs
-    says; a tally knows the names of heads and what ``prepared`` has found out before.
+    ``add_batch`` adds to a tally what some pairs say (or ``add`` what a whole chunk says), and
+    ``finding`` is what the tally of all pairs says; a tally knows the names of heads and what
+    ``prepared`` has found out before.
     """
 
     score: str  # in the table
@@ -87,12 +88,12 @@ class HeadMeasure:
         return Partial(tally.arrays, notes=notes if self.tells_notes else {})
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
-        """Adds what some pairs say, which come by their lines."""
+        """Adds what the pairs of a chunk say, which come by their lines."""
+        for numbered in numbered_batches(pairs.values(), max_tokens=self.options.max_tokens):
+            self.add_batch(tally, models, [pair for _, pair in numbered])
 
-    def batches(self, pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-        """Pairs of similar length, which are run together."""
-        for numbered in numbered_batches(pairs, max_tokens=self.options.max_tokens):
-            yield [pair for _, pair in numbered]
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
+        """Adds what some pairs of similar length say, which are run together."""
 
     def finding(self, tally: Tally) -> Finding:
         """What all pairs say."""
@@ -113,7 +114,7 @@ class AttentionScore(HeadMeasure):
         """
         raise NotImplementedError
 
-    def add_batch(
+    def add_seen(
         self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
     ) -> None:
         """Adds what all attentions did on a batch."""
@@ -145,12 +146,13 @@ class AttentionPass(HeadMeasure):
 
     def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
         tally.join("words.sum", [sum(len(pair.source.text) for pair in pairs.values())])
-        if not self.scores:
-            return
-        for batch in self.batches(pairs.values()):
-            attentions = seen_attentions(models.forcing, batch)
-            for score in self.scores.values():
-                score.add_batch(tally, models, batch, attentions)
+        if self.scores:
+            super().add(tally, models, pairs)
+
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
+        attentions = seen_attentions(models.forcing, batch)
+        for score in self.scores.values():
+            score.add_seen(tally, models, batch, attentions)
 
     def finish(self, total: Partial, prepared: Known) -> dict[str, Finding]:
         if not total.arrays.get("words.sum", 0):
@@ -234,8 +236,7 @@ def head_ranks(
     model: Model, pairs: Sequence[Pair], by: str, options: ProfileOptions | None = None
 ) -> dict[Head, float]:
     """A number for every head; the bigger, the more it is worth keeping."""
-    check_scores([by])
-    if not HEAD_SCORES[by].ranks:
+    if by not in ranking_scores():
         expected = ", ".join(ranking_scores())
         raise InputError(f"cannot rank heads by {by}; choose one of: {expected}")
     measured = profile(model, pairs, [by], options)

@@ -40,7 +40,7 @@ from fairseq_normalign.names import (
     in_stored_order,
     parse_heads,
 )
-from fairseq_normalign.results.blocks import Rows, Table
+from fairseq_normalign.results.blocks import Cell, Rows, Table
 from fairseq_normalign.results.notebook import html_table
 
 TEMPERATURE = 0.33
@@ -132,11 +132,12 @@ class Prunable:
         rows: Rows = []
         counts = []
         for kind in dict.fromkeys(kind for kind, _ in self.counts):
-            numbers: dict[int, list[str]] = {layer: [] for layer in layers}
-            for head in by_kind(heads).get(kind, []):
-                numbers[head.layer].append(str(head.head + 1))
-            rows.append([kind, *map(" ".join, numbers.values())])
-            counts.append(str(sum(map(len, numbers.values()))))
+            own = [head for head in heads if head.kind == kind]
+            row: list[Cell] = [kind]
+            for layer in layers:
+                row.append(" ".join(str(head.head + 1) for head in own if head.layer == layer))
+            rows.append(row)
+            counts.append(str(len(own)))
         title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {'/'.join(counts)}"
         return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 

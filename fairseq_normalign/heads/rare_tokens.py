@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_normalign.errors import InputError
@@ -42,18 +41,19 @@ class RareTokens(NamedTuple):
 
     side: Side
     frequencies: Mapping[str, float]
-    of_words: bool = False  # and not of pieces
-    bar: float | None = None  # None: all sentences count
+    of_words: bool  # and not of pieces
+    bar: float | None  # None: all sentences count
 
     def counts(self, pairs: Sequence[Pair]) -> Tensor:
         """How frequent each source token of some pairs is, (B, S); 0 for marks and padding."""
         counts = []
         for pair in pairs:
-            is_word = np.array(pair.source.words) >= 0
-            of_tokens = np.zeros(len(is_word), dtype=np.float32)
+            words = torch.tensor(pair.source.words)
             tokens = spelled(pair.source, self.side)[self.of_words]
-            of_tokens[is_word] = [self.frequencies.get(token, 0.0) for token in tokens]
-            counts.append(torch.from_numpy(of_tokens))
+            of_words = [float(self.frequencies.get(token, 0)) for token in tokens]
+            counts.append(
+                torch.zeros(len(words)).masked_scatter(words >= 0, torch.tensor(of_words))
+            )
         return pad_sequence(counts, batch_first=True)
 
     def examined(self, counts: Tensor, keys: Tensor) -> Tensor:
@@ -67,11 +67,12 @@ def prepared_rare(models: ChunkReader, first: Chunk, options: ProfileOptions) ->
     Counts that the options name must be usable.
     """
     source, top = models.reader.source, options.rare_top
-    pairs = [pair for pair in models.pairs(first)[0] if not pair.skipped]
-    counts = counts_of(source, options)
-    name = options.counts_name
+    sentences = [
+        spelled(pair.source, source) for pair in models.pairs(first)[0] if not pair.skipped
+    ]
+    counts, name = counts_of(source, options), options.counts_name
     try:
-        frequencies = Frequencies(counts, name, [spelled(pair.source, source) for pair in pairs])
+        frequencies = Frequencies(counts, name, sentences)
     except InputError:
         if options.counts is not None:
             raise
@@ -100,13 +101,9 @@ def counts_of(side: Side, options: ProfileOptions) -> Mapping[str, float]:
 
 def spelled(sentence: Sentence, side: Side) -> tuple[list[str], list[str]]:
     """The pieces of a sentence without marks such as </s>, and the word of each."""
-    read = zip(sentence.tokens.tolist(), sentence.words, strict=True)
-    tokens, words = [], []
-    for token, word in read:
-        if word >= 0:
-            tokens.append(token)
-            words.append(sentence.text[word])
-    return side.symbols(tokens), words
+    is_word = torch.tensor(sentence.words) >= 0
+    words = [sentence.text[word] for word in sentence.words if word >= 0]
+    return side.symbols(sentence.tokens[is_word].tolist()), words
 
 
 def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
@@ -118,10 +115,10 @@ def rarest(frequencies: Tensor, keys: Tensor, *, rank: int = 1) -> Tensor:
         frequencies: of each token in the training data, (B, S).
         keys: tokens that are words, (B, S).
     """
-    ordered = frequencies.masked_fill(~keys, float("inf")).sort(1).values
-    differs = ordered[:, 1:] != ordered[:, :-1]  # from the one before
-    place = functional.pad(differs, (1, 0)).cumsum(1)  # from 0
-    bar = ordered.masked_fill(place >= rank, 0).amax(1, keepdim=True)
+    bar = torch.full_like(frequencies[:, :1], -torch.inf)
+    for _ in range(rank):
+        higher = keys & (frequencies > bar)
+        bar = frequencies.masked_fill(~higher, torch.inf).amin(1, keepdim=True)
     return keys & (frequencies <= bar)
 
 
@@ -177,13 +174,25 @@ class RareRole(AttentionScore):
         name = "dictionary" if options.counts is None else Path(options.counts_name).name
         return {**prepared_rare(models, first, options), "frequencies": name}
 
-    def add_batch(
+    def add_seen(
         self, tally: Tally, models: ChunkReader, batch: list[Pair], attentions: Sequence[Seen]
     ) -> None:
+        """Adds hits on rare tokens, and how many sentences say something."""
         tokens = rare_tokens(models.reader, self.options, tally.known)
         of_encoder = [seen for seen in attentions if seen.attention[0] == "encoder"]
-        if tokens is not None and of_encoder:
-            add_rare(tally, of_encoder, batch, tokens)
+        if tokens is None or not of_encoder:
+            return
+        cells = of_encoder[0].cells
+        keys = cells.words.any(1)  # (B, S)
+        counts = tokens.counts(batch).to(keys.device)
+        examined = tokens.examined(counts, keys)
+        choose = choosing(cells) & examined[:, None]
+        tally.join("rare-sentences.sum", [int(choose.any(1).sum())])
+        for rank, number in RANKS.items():
+            rare = rarest(counts, keys, rank=number)
+            for seen in of_encoder:
+                hits = rare_hits(seen.recorded.weights, cells, rare, examined)
+                tally.add(rank, seen.attention, hits)
 
     def finding(self, tally: Tally) -> Finding:
         shares = {head: share for head, (share, _) in rare_shares(tally, "rarest").items()}
@@ -204,22 +213,6 @@ class RareRole(AttentionScore):
         return Finding(shares, settings, roles, blocks)
 
 
-def add_rare(
-    tally: Tally, attentions: Sequence[Seen], batch: list[Pair], tokens: RareTokens
-) -> None:
-    """Adds hits on rare tokens in encoder attentions, and how many sentences say something."""
-    cells = attentions[0].cells
-    keys = cells.words.any(1)  # (B, S)
-    counts = tokens.counts(batch).to(keys.device)
-    examined = tokens.examined(counts, keys)
-    choose = choosing(cells) & examined[:, None]
-    tally.join("rare-sentences.sum", [int(choose.any(1).sum())])
-    for rank, number in RANKS.items():
-        rare = rarest(counts, keys, rank=number)
-        for seen in attentions:
-            tally.add(rank, seen.attention, rare_hits(seen.recorded.weights, cells, rare, examined))
-
-
 def rare_shares(tally: Tally, rank: str) -> dict[Head, tuple[float, float]]:
     """Of each head that had a case: the share of its maxima on rare tokens, and that by chance."""
     shares = {}
@@ -232,15 +225,14 @@ def rare_shares(tally: Tally, rank: str) -> dict[Head, tuple[float, float]]:
 def rare_blocks(tally: Tally) -> list[Block]:
     """Shares of maxima on rare tokens, and by chance; and those of the best head."""
     rows: Rows = []
-    parts = []
-    first = rare_shares(tally, "rarest")
-    best = max(first, key=lambda head: first[head])
+    best, parts = None, []
     for rank in RANKS:
-        for head, (share, chance) in rare_shares(tally, rank).items():
+        shares = rare_shares(tally, rank)
+        best = best or max(shares, key=lambda head: shares[head])
+        for head, (share, chance) in shares.items():
             rows.append([str(head), rank, 100 * share, 100 * chance])
-            if head == best:
-                percent = f"{100 * share:.1f} % ({100 * chance:.1f} % by chance)"
-                parts.append(f"{percent} on the {rank}")
+        share, chance = shares[best]
+        parts.append(f"{100 * share:.1f} % ({100 * chance:.1f} % by chance) on the {rank}")
     return [
         Note(f"Rare tokens: {best} has most maxima there: {'; '.join(parts)}."),
         Table(["head", "tokens", "share %", "chance %"], rows, name="rare", hidden=True),

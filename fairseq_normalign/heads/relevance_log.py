@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import name_of, read_lines
+from fairseq_normalign.files import DAMAGE, name_of, read_lines
 from fairseq_normalign.heads.correlation import spearman
 from fairseq_normalign.names import KINDS, Head, by_kind, parse_head
 from fairseq_normalign.results.blocks import (
@@ -33,6 +33,13 @@ from fairseq_normalign.strict_json import parse_json
 
 DIGITS = 6  # of the numbers in the file
 SHOWN = {"open": "P(gate open)", "relevance": "share of the layer's relevance"}
+
+
+LEGEND = Note(
+    "Open: heads whose gate is open at test time. Stay, go: mean relevance of the heads that are "
+    "open after the last update, and of those that are closed. ρ now, ρ first: rank correlation of "
+    "P(open) with the relevance at these updates, and at the first."
+)
 
 
 class GatedHead(NamedTuple):
@@ -85,15 +92,18 @@ class GateLog(Result):
         panels = []
         for name in SHOWN:
             panels.append(Row([self._curves(kind, heads, name) for kind, heads in kinds.items()]))
-        columns = ["updates", "open", *kinds, "stay", "go", "ρ now", "ρ first"]
         decimals = [0] * (2 + len(kinds)) + [3, 3, 2, 2]
-        table = Table(columns, rows, decimals=decimals, name="gates")
-        legend = Note(
-            "Open: heads whose gate is open at test time. Stay, go: mean relevance of the heads "
-            "that are open after the last update, and of those that are closed. ρ now, ρ first: "
-            "rank correlation of P(open) with the relevance at these updates, and at the first."
-        )
-        return [opened, *panels, table, legend]
+        return [
+            opened,
+            *panels,
+            Table(self.columns(), rows, decimals=decimals, name="gates"),
+            LEGEND,
+        ]
+
+    def columns(self) -> list[str]:
+        """What ``rows`` has."""
+        kinds = by_kind(self.entries[-1].heads)
+        return ["updates", "open", *kinds, "stay", "go", "ρ now", "ρ first"]
 
     def rows(self) -> list[list[Any]]:
         """Of each entry: updates, open heads in all and by kind, mean relevances, correlations."""
@@ -158,13 +168,11 @@ def _parsed(line: str, where: str) -> Entry:
         fields = parse_json(line)
         heads = {}
         for name, state in fields["heads"].items():
-            numbers = [state[key] for key in GatedHead._fields]
-            if not all(type(value) in (int, float) and 0 <= value <= 1 for value in numbers):
-                raise ValueError(f"{name}: expected numbers from 0 to 1")
+            numbers = [float(state[key]) for key in GatedHead._fields]
             heads[parse_head(name)] = GatedHead(*numbers)
         updates, sentences = (operator.index(fields[key]) for key in ("updates", "sentences"))
         return Entry(updates, sentences, str(fields["rules"]), heads)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except DAMAGE as error:
         raise InputError(
             f"{where}: not a line of --log-relevance ({error}); expected JSON with updates, "
             "sentences, rules and heads"
@@ -183,15 +191,9 @@ def agreement(opened: Entry, explained: Entry) -> float | None:
 
 def summary(entries: Sequence[Entry]) -> str:
     """The last entry in one line."""
-    updates, opened, *_, stay, go, now, first = GateLog(entries).rows()[-1]
-    closed = len(entries[-1].heads) - opened
-    return (
-        f"relevance of gated heads at {updates} updates, on {entries[-1].sentences} sentences: "
-        f"open {opened} ({_shown(stay, '.3f')}), closed {closed} ({_shown(go, '.3f')}); rank "
-        f"correlation of P(open) with it {_shown(now, '+.2f')}, with that at "
-        f"{entries[0].updates} updates {_shown(first, '+.2f')}"
-    )
-
-
-def _shown(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+    log = GateLog(entries)
+    (row,) = log.rows()[-1:]
+    shown = []
+    for name, value in zip(log.columns(), row, strict=True):
+        shown.append(f"{name} {'–' if value is None else format(value, '.4g')}")
+    return f"relevance of gated heads on {entries[-1].sentences} sentences: {', '.join(shown)}"

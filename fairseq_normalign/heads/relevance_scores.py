@@ -11,7 +11,7 @@ from fairseq_normalign.attention.lrp_rules import Contributions, contributions, 
 from fairseq_normalign.attention.pair_relevance import SentenceRelevance, relevances
 from fairseq_normalign.heads.attention_pass import Tally
 from fairseq_normalign.heads.profile import Finding
-from fairseq_normalign.heads.profiling import HeadMeasure, Known, Pairs
+from fairseq_normalign.heads.profiling import HeadMeasure, Known
 from fairseq_normalign.heads.rare_tokens import (
     FIRST_PAIRS,
     RareTokens,
@@ -41,57 +41,57 @@ class Relevance(HeadMeasure):
     def prepared(self, models: ChunkReader, first: Chunk) -> Known:
         return prepared_rare(models, first, self.options)
 
-    def add(self, tally: Tally, models: ChunkReader, pairs: Pairs) -> None:
+    def add_batch(self, tally: Tally, models: ChunkReader, batch: list[Pair]) -> None:
         options = self.options
-        tokens = rare_tokens(models.reader, options, tally.known)
         how: dict[str, Any] = {"rules": options.rules, "pooled": options.pooled}
-        for batch in self.batches(pairs.values()):
-            explained = relevances(models.forcing, batch, max_tokens=options.max_tokens, **how)
-            for pair, of_pair in zip(batch, explained, strict=True):
-                for attention, shares in of_pair.heads.items():  # (P, H)
-                    tally.add_cases(self.score, attention, shares.T)
-                for cut, distance in of_pair.deviation.items():
-                    tally.join(f"{cut}.high", distance)
-                add_contributions(tally, contributions(of_pair.source, of_pair.prefix))
-                influence = None if tokens is None else _influence(tokens, pair, of_pair)
-                if influence is not None:
-                    tally.join("influence.sum", [influence, 1])
+        tokens = rare_tokens(models.reader, options, tally.known)
+        explained = relevances(models.forcing, batch, max_tokens=options.max_tokens, **how)
+        for pair, of_pair in zip(batch, explained, strict=True):
+            for attention, shares in of_pair.heads.items():  # (P, H)
+                tally.add_cases(self.score, attention, shares.T)
+            for cut, distance in of_pair.deviation.items():
+                tally.join(f"{cut}.high", distance)
+            add_contributions(tally, contributions(of_pair.source, of_pair.prefix))
+            influence = None if tokens is None else _influence(tokens, pair, of_pair)
+            if influence is not None:
+                tally.join("influence.sum", [influence, 1])
 
     def finding(self, tally: Tally) -> Finding:
         """How far totals are from 1, and where relevance ends: in the source or in the prefix."""
+        options = self.options
         distances = []
         for name, distance in tally.arrays.items():
             if name.endswith(".high"):
                 distances.append(f"{name.removesuffix('.high')} {distance:.0e}")
-        shares, source, prefix = contributed = by_position(tally)
-        shown = [f"{share:.2f}" for share in shares[:POSITIONS]]
-        if len(shares) > POSITIONS:
-            shown.append("…")
-        what = (
-            "all target positions together" if self.options.pooled else "target positions 1, 2, …"
-        )
-        texts = [
-            f"Relevance: largest distance of a total from 1: {', '.join(distances)}.",
-            f"Share of the source in the relevance of {what}: {' '.join(shown)}.",
-            f"Entropy of the relevance of source tokens {source.mean():.2f}, of prefix tokens "
-            f"{prefix.mean():.2f} nats.",
-        ]
+        contributed = by_position(tally)
+        shown = [f"{share:.2f}" for share in contributed.source]
+        if len(shown) > POSITIONS:
+            shown[POSITIONS:] = "…"
+        where = "all target positions together" if options.pooled else "target positions 1, 2, …"
+        source, prefix = contributed.source_entropy.mean(), contributed.prefix_entropy.mean()
         rows = [[place, *own] for place, own in enumerate(np.transpose(contributed).tolist(), 1)]
+        notes = [
+            Note(f"Relevance: largest distance of a total from 1: {', '.join(distances)}."),
+            Note(f"Share of the source in the relevance of {where}: {' '.join(shown)}."),
+            Note(
+                f"Entropy of the relevance of source tokens {source:.2f}, of prefix tokens "
+                f"{prefix:.2f} nats."
+            ),
+        ]
         columns = ["position", *Contributions._fields]
         tables = [Table(columns, rows, name="relevance", hidden=True)]
         if "influence.sum" in tally.arrays:
             influences, sentences = tally.arrays["influence.sum"].tolist()
             mean = influences / sentences
-            texts.append(
+            told = (
                 f"Relevance of the rarest source token: {mean:.2f} times that of all, mean over "
                 f"{sentences:.0f} sentences."
             )
+            notes.append(Note(told))
             row = [mean, int(sentences)]
             tables.append(Table(["influence", "sentences"], [row], name="rarest", hidden=True))
-        rules = f"{rule_set(self.options.rules).spec}-{self.options.relevance_mode}"
-        return Finding(
-            tally.means(self.score), {"relevance": rules}, blocks=[*map(Note, texts), *tables]
-        )
+        rules = f"{rule_set(options.rules).spec}-{options.relevance_mode}"
+        return Finding(tally.means(self.score), {"relevance": rules}, blocks=[*notes, *tables])
 
 
 def add_contributions(tally: Tally, of_pair: Contributions) -> None:

@@ -90,27 +90,26 @@ class RoleComparison(Result):
 
 def compared(paths: Sequence[str], kinds: Sequence[str]) -> RoleComparison:
     """What ``normalign heads -o`` wrote of several models, measured alike."""
+    results = [read_result(path) for path in paths]
+    files = short_names(paths)
+    names = []
+    for file, result in zip(files, results, strict=True):
+        names.append(str(result.signature.get("checkpoint", file)))
+    if len(set(names)) < len(names):
+        names = files
     models = []
     settings: dict[str, tuple[object, str]] = {}  # with the first file that has each
-    for path, short in zip(paths, short_names(paths), strict=True):
-        result = read_result(path)
-        name = str(result.signature.get("checkpoint", short))
+    for path, name, result in zip(paths, names, results, strict=True):
         models.append(Model(name, _heads(path, result), result.signature))
         for setting, value in result.signature.items():
-            if setting in OWN:
-                continue
             first, of_path = settings.setdefault(setting, (value, path))
-            if value != first:
+            if value != first and setting not in OWN:
                 raise InputError(
                     f"{path}: was measured with {setting} {value}, {of_path} with {first}; "
                     "measure both with the same options"
                 )
-    if len({model.name for model in models}) < len(models):
-        names = short_names(paths)
-        models = [model._replace(name=name) for model, name in zip(models, names, strict=True)]
-    shared = {setting: value for setting, (value, _) in settings.items()}
-    checkpoints = "+".join(model.name for model in models)
-    return RoleComparison(models, {"checkpoints": checkpoints, **shared}, kinds)
+    shared = {setting: value for setting, (value, _) in settings.items() if setting not in OWN}
+    return RoleComparison(models, {"checkpoints": "+".join(names), **shared}, kinds)
 
 
 def _heads(path: str, result: StoredResult) -> dict[Head, Roles]:

@@ -58,7 +58,7 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     """
     heads = scores.argmax(1)
     heads[root] = root
-    cycle = np.array(_cycle(heads, root), dtype=np.intp)
+    cycle = _cycle(heads, root)
     if len(cycle) == 0:
         return heads
     first, others = cycle[0], cycle[1:]  # the first stands for all of it
@@ -78,19 +78,15 @@ def _arborescence(scores: np.ndarray, root: int) -> np.ndarray:
     return heads
 
 
-def _cycle(heads: np.ndarray, root: int) -> list[int]:
+def _cycle(heads: np.ndarray, root: int) -> np.ndarray:
     """The words of some cycle, or none."""
-    done = {root}
-    for start in range(len(heads)):
-        path = []
-        word = start
-        while word not in done:
-            done.add(word)
-            path.append(word)
-            word = int(heads[word])
-        if word in path:
-            return path[path.index(word) :]
-    return []
+    ends = np.arange(len(heads))
+    for _ in heads:
+        ends = heads[ends]  # after as many steps as there are words, at the root or in a cycle
+    cycle = list(ends[ends != root][:1])
+    while cycle and heads[cycle[-1]] != cycle[0]:
+        cycle.append(heads[cycle[-1]])
+    return np.array(cycle, dtype=np.intp)
 
 
 def attachments(heads: ArrayLike, gold: Sequence[int]) -> int:
@@ -101,11 +97,6 @@ def attachments(heads: ArrayLike, gold: Sequence[int]) -> int:
 
 # Every word hangs on the next, or on the one before.
 BASELINES = {"left-branching": 1, "right-branching": -1}
-
-
-def branching(gold: Sequence[int], offset: int) -> int:
-    """How many words have the neighbour at ``offset`` as their gold head."""
-    return attachments(np.arange(len(gold)) + offset, gold)
 
 
 class Relation(NamedTuple):
@@ -227,11 +218,11 @@ def add_tree(tally: Tally, weights: np.ndarray, tree: Tree) -> None:
     for name, query, other in ends(tree):
         tally.join(f"{name}.hits.sum", (maxima[:, query] == other).astype(int))
         tally.join(f"{name}.offsets.sum", position_counts(np.array([[other - query]])))
-    induced = []
-    for head in weights:
-        induced.append(attachments(maximum_spanning_tree(head, tree.root), tree.heads))
+    induced = [attachments(maximum_spanning_tree(head, tree.root), tree.heads) for head in weights]
     tally.join("attached.sum", np.array(induced, dtype=np.int64))
-    tally.join("branching.sum", [branching(tree.heads, way) for way in BASELINES.values()])
+    places = np.arange(len(tree.words))
+    lean = [attachments(places + offset, tree.heads) for offset in BASELINES.values()]
+    tally.join("branching.sum", lean)
     tally.join("words.sum", [len(tree.words) - 1])
 
 

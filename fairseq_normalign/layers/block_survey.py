@@ -16,6 +16,7 @@ from fairseq_normalign.attention.layer import refuse_unknown_layers
 from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.attention_pass import PADDING, read_words
+from fairseq_normalign.heads.rare_tokens import spelled
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.batches import Progress, numbered_batches
 from fairseq_normalign.host.pairs import Pair, Sentence, Side
@@ -131,13 +132,9 @@ class Blocks:
             reader: Side = getattr(models.reader, name)
             symbols += reader.symbols(range(len(reader.dictionary)))
             counted = self._counted(reader)
-            spelled = []
-            for pair in pairs:
-                sentence: Sentence = getattr(pair, name)
-                words = [sentence.text[word] for word in sentence.words if word >= 0]
-                spelled.append((sentence.pieces, words))
             if counted is not None:
-                of_words[side] = Frequencies(*counted, spelled).of_words
+                sentences = [spelled(getattr(pair, name), reader) for pair in pairs]
+                of_words[side] = Frequencies(*counted, sentences).of_words
         self.options.categories.check_vocabulary(symbols)
         if self.options.layers:
             refuse_unknown_layers(models.forcing.model, kinds)
@@ -205,15 +202,12 @@ class Blocks:
         if "sentences.sum" not in arrays:
             raise InputError("attention cannot be measured on a corpus without words")
         mixing, statistics = {}, {}
-        for kind in prepared["kinds"]:
-            if self.options.mixing:
-                mixing[kind] = mixing_of(arrays, kind, categories)
-            if prepared["weights"].get(kind):
-                known = prepared["weights"][kind]
-                statistics[kind] = statistics_of(arrays, kind, known, categories)
-        for name in LAYERS:
+        for name in (*prepared["kinds"], *LAYERS):
             if f"mixing.{name}.tokens.sum" in arrays:
                 mixing[name] = mixing_of(arrays, name, categories)
+            known = prepared["weights"].get(name)
+            if known:
+                statistics[name] = statistics_of(arrays, name, known, categories)
         return BlockSurvey(int(arrays["sentences.sum"][0]), mixing, statistics)
 
 
@@ -259,20 +253,17 @@ def token_reader(side: Side, categories: Categories, ranks: Ranks) -> ReadTokens
             words: the word of each token, -1 for special ones, -2 for padding, (B, T).
             sentences: that the words are of.
         """
+        indices, of_words = ids.cpu().numpy(), words.numpy()
+        is_special = of_words == MARK
+        continues = (np.diff(of_words, prepend=PADDING) == 0) & (of_words >= 0)
         numbers = np.full(words.shape, -1)
         ranked = np.full(words.shape, np.nan, dtype=np.float32)
-        rows = zip(ids.tolist(), words.tolist(), sentences, strict=True)
-        for row, (of_ids, of_words, sentence) in enumerate(rows):
-            before = PADDING
-            for place, (index, word) in enumerate(zip(of_ids, of_words, strict=True)):
-                if word == PADDING:
-                    continue
-                token, numbers[row, place] = look_up(index, word == MARK, 0 <= word == before)
-                text = token.symbol if word == MARK else sentence.text[word]
-                ranked[row, place] = ranks(token, text)
-                before = word
-        known = torch.from_numpy(numbers), torch.from_numpy(ranked), words == MARK
-        return TokenBatch(*(of_tokens.to(ids.device) for of_tokens in known))
+        for at in zip(*np.nonzero(of_words != PADDING), strict=True):
+            token, numbers[at] = look_up(indices[at], is_special[at], continues[at])
+            text = token.symbol if is_special[at] else sentences[at[0]].text[of_words[at]]
+            ranked[at] = ranks(token, text)
+        known = numbers, ranked, is_special
+        return TokenBatch(*(torch.from_numpy(of_tokens).to(ids.device) for of_tokens in known))
 
     return read
 
@@ -290,19 +281,19 @@ def block_batches(
         readers: of tokens, for the sides that the attentions see.
     """
     source, target, _ = forcing.tensors(pairs)
+    ids = {"source": source, "target": target}
     tokens = {}
     for side, name in texts_of(forcing).items():
-        ids = source if name == "source" else target
         sentences = [getattr(pair, name) for pair in pairs]
-        tokens[side] = readers[side](ids, read_words(pairs, name), sentences)
+        tokens[side] = readers[side](ids[name], read_words(pairs, name), sentences)
     blocks: dict[str, dict[int, Block]] = {}
     for (kind, layer), block in recorded_blocks(forcing, pairs, running_kinds(forcing)).items():
         blocks.setdefault(kind, {})[layer] = block
     places = [pair.where for pair in pairs]
     of_kinds = []
-    for number, kind in enumerate(blocks):
+    for number, (kind, of_kind) in enumerate(blocks.items()):
         seen = tokens[KINDS[kind].queries], tokens[KINDS[kind].keys]
-        of_kinds.append(BlockBatch(kind, number, blocks[kind], *seen, places, lines))
+        of_kinds.append(BlockBatch(kind, number, of_kind, *seen, places, lines))
     return of_kinds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, combinations, pairwise
+from itertools import chain, combinations, pairwise, starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from fairseq_normalign.host.batches import Progress, numbered_batches
-from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, Plan, plan_of
+from fairseq_normalign.layers.evolution_plan import (
+    ALL,
+    ANY,
+    NEIGHBOURS,
+    EvolutionOptions,
+    Plan,
+    plan_of,
+)
 from fairseq_normalign.layers.geometry import (
     Compared,
     View,
@@ -55,6 +62,7 @@ MEASURES = {
     "left": "share with the same token before",
     "right": "share with the same token after",
     "position": "distance in tokens",
+    "information": "information of tokens in clusters, nats",
 }
 DECIMALS = {"position": 2, "information": 2, "shuffled": 2}  # of columns; of all others 3
 LEGEND = (
@@ -72,8 +80,8 @@ class Evolution:
     """What was measured of one model.
 
     Attributes:
-        columns: MEASURES of neighbours, information of tokens in clusters, and change, each also
-            of shuffled tokens: a number for each layer, from 0, of change from 1.
+        columns: MEASURES and change, information and change also of shuffled tokens: a number for
+            each layer, from 0, of change from 1.
         change: PWCCA distance to the layer below, from layer 1, by group of tokens.
         influence: PWCCA distance that hiding a token makes, from layer 1, by its group.
         layers: PWCCA distances between all layers.
@@ -164,18 +172,21 @@ class EvolutionResult(Result):
         depth = max(len(model.columns["identity"]) for model in self.models)
         blocks: list[Block] = []
         for name, meaning in MEASURES.items():
-            curves = [by_layer(model.name, model.columns[name]) for model in self.models]
-            curves.append(by_layer("random", [self.random[name]] * depth, dashed=True))
-            blocks.append(Curves(name, "layer", meaning, curves, 3, zero=True, drawn=True))
-        curves = []
-        for place, model in enumerate(self.models):
-            known, shuffled = model.columns["information"], model.columns["shuffled"]
-            curves.append(by_layer(model.name, known, colour=place))
-            curves.append(by_layer(f"{model.name}, shuffled", shuffled, dashed=True, colour=place))
-        most = [self.ceiling] * depth
-        curves.append(by_layer("ceiling", most, dashed=True, colour=len(self.models)))
-        meaning = "information of tokens in clusters, nats"
-        return [*blocks, Curves("information", "layer", meaning, curves, zero=True, drawn=True)]
+            by_chance = name in self.random
+            curves = []
+            for place, model in enumerate(self.models):
+                curves.append(by_layer(model.name, model.columns[name], colour=place))
+                if not by_chance:
+                    look = {"dashed": True, "colour": place}
+                    curves.append(
+                        by_layer(f"{model.name}, shuffled", model.columns["shuffled"], **look)
+                    )
+            level = [self.random.get(name, self.ceiling)] * depth
+            look = {"dashed": True, "colour": len(self.models)}
+            curves.append(by_layer("random" if by_chance else "ceiling", level, **look))
+            decimals = DECIMALS.get(name, 3)
+            blocks.append(Curves(name, "layer", meaning, curves, decimals, zero=True, drawn=True))
+        return blocks
 
     def words_figure(self) -> Figure:
         """States of words by their first two principal components: models × layers."""
@@ -203,9 +214,9 @@ def _groups(title: str, by_group: Series, *, decimals: int) -> list[Curves]:
 
 
 def _distances_map(title: str, matrix: Matrix, first: str = "", second: str = "") -> Grid:
-    rows, columns = map(str, range(len(matrix))), map(str, range(len(matrix[0])))
-    axes = (f"layer {first}".strip(), f"layer {second}".strip())
-    return Grid(title, *axes, list(rows), list(columns), matrix, drawn=True, name=title)
+    rows, columns = ([str(layer) for layer in range(size)] for size in np.shape(matrix))
+    axes = f"layer {first}".strip(), f"layer {second}".strip()
+    return Grid(title, *axes, rows, columns, matrix, drawn=True, name=title)
 
 
 def evolution(
@@ -243,30 +254,28 @@ def evolution(
 def _measure(text: ReadText, plan: Plan, progress: Progress) -> tuple[Evolution, list[View]]:
     """What is to be known of one model, and its views of all tokens by layer."""
     run = partial(kept_states, text, plan.tokens, max_tokens=plan.options.max_tokens)
-    kept = plan.kept
-    states = run(kept, progress=progress)  # (L + 1, N, C)
-    rows_of_sample = np.searchsorted(kept, plan.sample)
-    rows_of_words = [np.searchsorted(kept, pieces) for pieces in chain(*plan.words.values())]
+    rows_of = partial(np.searchsorted, plan.kept)
+    states = run(plan.kept, progress=progress)  # (L + 1, N, C)
     layers, planes = [], []
     for of_layer in states:
-        layers.append(_measure_layer(of_layer[rows_of_sample], plan))
-        if rows_of_words:  # the state of a word is the mean of those of its pieces
-            of_words = [of_layer[pieces].mean(0) for pieces in rows_of_words]
+        layers.append(_measure_layer(of_layer[rows_of(plan.sample)], plan))
+        if plan.words:  # the state of a word is the mean of those of its pieces
+            occurrences = chain(*plan.words.values())
+            of_words = [of_layer[rows_of(pieces)].mean(0) for pieces in occurrences]
             planes.append(principal_plane(torch.stack(of_words)))
-    of_all: list[View] = []
     columns = {name: [of_layer[name] for of_layer in layers] for name in layers[0]}
+    of_all: list[View] = []
     change = {}
     for name, places in plan.views.items():
-        rows = np.searchsorted(kept, places)
-        views = [view_of(of_layer[rows]) for of_layer in states]
-        change[name] = [pwcca_distance(below, above) for below, above in pairwise(views)]
+        views = [view_of(of_layer[rows_of(places)]) for of_layer in states]
+        change[name] = list(starmap(pwcca_distance, pairwise(views)))
         of_all = of_all or views  # the first group is that of all tokens
     del states
     if change:
-        rng = np.random.default_rng([plan.options.seed, 5])
-        columns["change"], columns["shuffled change"] = change[ALL], []
-        for below, above in pairwise(of_all):  # of tokens that change places at random
-            columns["shuffled change"].append(pwcca_distance(below, shuffled_view(above, rng)))
+        rng = plan.options.rng(5)
+        shuffled = [shuffled_view(view, rng) for view in of_all[1:]]  # tokens change places
+        columns["change"] = change[ALL]
+        columns["shuffled change"] = list(map(pwcca_distance, of_all, shuffled))
     influence = {}
     for name, (hidden, others) in plan.hidden.items():
         usual = map(view_of, run(others, progress=progress)[1:])
@@ -279,13 +288,13 @@ def _measure(text: ReadText, plan: Plan, progress: Progress) -> tuple[Evolution,
 
 def _measure_layer(states: Tensor, plan: Plan) -> dict[str, float]:
     """What neighbours and clusters say of one layer; all layers have the same random numbers."""
-    sampled, k = plan.sampled, plan.options.neighbours
-    among_all = nearest(states, sampled.sentences, np.zeros(len(states)), k)
-    of_type = nearest(states, sampled.sentences, sampled.types, k)
-    rng = np.random.default_rng([plan.options.seed, 4])
+    sampled = plan.sampled
+    among_all = nearest(states, sampled.sentences, np.zeros(len(states)), NEIGHBOURS)
+    of_type = list(nearest(states, sampled.sentences, sampled.types, NEIGHBOURS))
+    rng = plan.options.rng(4)
     clusters = kmeans(states, plan.clusters, rng)
     return {
-        **_neighbours(plan, [among_all], [of_type]),
+        **_neighbours(plan, among_all, of_type),
         "information": mutual_information(sampled.types, clusters),
         "shuffled": shuffled_information(sampled.types, clusters, rng),
     }
@@ -334,21 +343,21 @@ def kept_states(
     into = torch.from_numpy(np.arange(len(kept)) if rows is None else rows)
     counts = into.bincount()
     found = torch.zeros(len(states.layers) + (hidden is None), len(counts), states.width)
-    needed = np.unique(sentences).tolist()
+    needed = np.unique(sentences)
     pairs = [text.pairs[sentence] for sentence in needed]
     for numbered in numbered_batches(pairs, max_tokens=max_tokens, progress=progress):
         batch = [pair for _, pair in numbered]
-        numbers = [needed[place] for place, _ in numbered]
-        places = [np.array(text.places(pair)) for pair in batch]
+        numbers = needed[[place for place, _ in numbered]]
+        reads = [np.array(text.places(pair)) for pair in batch]
         if hidden is None:
             of_layers = states.run(batch)
         else:
-            hidden_at = [tokens.positions[hidden[sentence]] for sentence in numbers]
-            unseen = [int(read[at]) for read, at in zip(places, hidden_at, strict=True)]
-            of_layers = states.run_without(batch, unseen)
-        for row, sentence in enumerate(numbers):
-            part = slice(*np.searchsorted(sentences, [sentence, sentence + 1]).tolist())
-            read = places[row][positions[part]].tolist()
-            for layer, of_batch in enumerate(of_layers):
-                found[layer].index_add_(0, into[part], of_batch[row, read].float().cpu())
+            unseen = [tokens.positions[hidden[sentence]] for sentence in numbers.tolist()]
+            places = [int(read[position]) for read, position in zip(reads, unseen, strict=True)]
+            of_layers = states.run_without(batch, places)
+        starts, ends = np.searchsorted(sentences, [numbers, numbers + 1])
+        for row, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            read = reads[row][positions[start:end]]
+            for of_layer, of_batch in zip(found, of_layers, strict=True):
+                of_layer.index_add_(0, into[start:end], of_batch[row, read].float().cpu())
     return found.div_(counts.unsqueeze(1))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 ANY = "any"  # a token of whatever frequency is hidden
+NEIGHBOURS = 10  # of a token that are looked at, by cosine
 OTHERS = 5  # tokens of a sentence that show the influence of another one; more in a short text
 PICTURED = 200  # occurrences of a word in a picture, at most
 VIEW_TOKENS = 5000  # of PWCCA, at least
@@ -41,10 +42,6 @@ class EvolutionOptions:
 
     types: int = number(100, "of the most frequent types of tokens, for neighbours and clusters")
     occurrences: int = number(100, "tokens of each type")
-    neighbours: int = number(10, "nearest neighbours of a token, by cosine")
-    clusters: int | None = number(
-        None, "clusters of states (default: two for each type, or one for 100 tokens)"
-    )
     tokens: int | None = number(
         None, "tokens that PWCCA compares (default: 5000, or 10 for each neuron)"
     )
@@ -67,14 +64,14 @@ class EvolutionOptions:
     seed: int = 1
     max_tokens: int = 4000
 
-
-class Hidden(NamedTuple):
-    """Tokens that are hidden from others."""
-
-    by_sentence: dict[int, int]  # places in the table of tokens
-    others: np.ndarray  # places of those whose states are compared, ascending
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Random numbers for one purpose, whatever is drawn for others."""
+        return np.random.default_rng([self.seed, purpose])
 
 
+# Tokens that are hidden from others: the one of each sentence, and those whose states are compared,
+# ascending; both by their places in the table of tokens.
+Hidden = tuple[dict[int, int], np.ndarray]
 Places = dict[str, np.ndarray]  # in the table of tokens, ascending, by group
 
 
@@ -120,7 +117,7 @@ class Plan:
         signature: dict[str, object] = {
             "types": self.types,
             "occurrences": options.occurrences,
-            "neighbours": f"{options.neighbours}-cosine",
+            "neighbours": f"{NEIGHBOURS}-cosine",
             "clusters": self.clusters,
         }
         if self.views:
@@ -135,20 +132,14 @@ class Plan:
 def plan_of(texts: Sequence[ReadText], tokens: Tokens, options: EvolutionOptions) -> Plan:
     """What to look at in a text that some models read as the same tokens."""
     sample = _sample(tokens, options)
-    clusters = options.clusters
-    if clusters is None:
-        types = len(sample) // options.occurrences
-        clusters = max(2 * types, len(sample) // PER_CLUSTER)
-    elif clusters > len(sample):
-        raise InputError(
-            f"--clusters {clusters}: there are only {len(sample)} tokens; use fewer clusters"
-        )
+    types = len(sample) // options.occurrences
+    clusters = max(2 * types, len(sample) // PER_CLUSTER)
     quota = _view_tokens(texts, options)
     words = {word: _occurrences(word, tokens, options) for word in options.words}
     groups = _groups(texts[0], tokens, options)
     views = _views(tokens, groups, quota, options)
     causal = any(text.states.causal for text in texts)
-    hidden = {}
+    hidden: dict[str, Hidden] = {}
     if views and not options.no_influence:
         candidates = {ANY: np.arange(len(tokens.types))}
         candidates |= {name: places for name, places in groups.items() if name in views}
@@ -159,13 +150,12 @@ def plan_of(texts: Sequence[ReadText], tokens: Tokens, options: EvolutionOptions
 def _sample(tokens: Tokens, options: EvolutionOptions) -> np.ndarray:
     """As many tokens of each of the most frequent types."""
     quota = options.occurrences
-    if quota <= options.neighbours:
+    if quota <= NEIGHBOURS:
         raise InputError(
-            f"--occurrences {quota} must be larger than --neighbours {options.neighbours}: "
-            "neighbours are looked for among tokens of one type"
+            f"--occurrences {quota}: {NEIGHBOURS} neighbours are looked for among tokens of one "
+            f"type; use {NEIGHBOURS + 1} or more"
         )
-    rng = np.random.default_rng([options.seed, 0])
-    sample = balanced(tokens.types, most=options.types, quota=quota, rng=rng)
+    sample = balanced(tokens.types, most=options.types, quota=quota, rng=options.rng(0))
     types = len(sample) // quota
     found = f"the text has {types} types of tokens that come {quota} times"
     if types < 2:
@@ -195,15 +185,16 @@ def _view_tokens(texts: Sequence[ReadText], options: EvolutionOptions) -> int:
 
 def _views(tokens: Tokens, groups: Places, quota: int, options: EvolutionOptions) -> Places:
     """As many tokens of all frequencies, and of each group, for PWCCA."""
-    rng = np.random.default_rng([options.seed, 1])
     every = np.arange(len(tokens.types))
     if len(every) < quota:
         _warn(f"no PWCCA: the text has {len(every)} tokens, and {quota} are needed")
         return {}
-    views = {ALL: some(every, quota, rng)}
-    few = {name: len(places) for name, places in groups.items() if len(places) < quota}
-    for name, places in groups.items():
-        if name not in few:
+    rng = options.rng(1)
+    views, few = {}, {}
+    for name, places in [(ALL, every), *groups.items()]:
+        if len(places) < quota:
+            few[name] = len(places)
+        else:
             views[name] = some(places, quota, rng)
     if few:
         _warn(f"groups of frequency with fewer than {quota} tokens are left out", few)
@@ -244,14 +235,13 @@ def _hidden(
     for name, places in candidates.items():
         by_group[name] = np.split(places, np.searchsorted(tokens.sentences[places], starts))
     members = by_group[ANY]
-    complete = []
-    for sentence in range(len(members)):
-        if all(len(places[sentence]) for places in by_group.values()):
-            complete.append(sentence)
-    rng = np.random.default_rng([options.seed, 2])
-    order = rng.permutation(np.array(complete, dtype=int)).tolist()
+    of_groups = [tokens.sentences[places] for places in candidates.values()]
+    complete = reduce(np.intersect1d, of_groups, np.unique(tokens.sentences))
+    rng = options.rng(2)
+    order = rng.permutation(complete).tolist()
     per_sentence = max(OTHERS, 2 * quota // max(1, len(order)))
-    hidden, few = {}, {}
+    hidden: dict[str, Hidden] = {}
+    few = {}
     for name, of_group in by_group.items():
         by_sentence: dict[int, int] = {}
         others: list[int] = []
@@ -263,10 +253,10 @@ def _hidden(
             rest = rest[rest > token] if causal else rest[rest != token]
             by_sentence[sentence] = token
             others += some(rest, per_sentence, rng).tolist()
-        if len(others) >= quota:
-            hidden[name] = Hidden(by_sentence, np.sort(np.array(others[:quota])))
-        else:
+        if len(others) < quota:
             few[name] = len(others)
+        else:
+            hidden[name] = by_sentence, np.sort(others[:quota])
     if few:
         _warn(f"influence is not measured where fewer than {quota} other tokens show it", few)
     return hidden
@@ -279,8 +269,7 @@ def _occurrences(word: str, tokens: Tokens, options: EvolutionOptions) -> list[n
     if len(first) < 2:
         raise InputError(f"--words: {word!r} comes {len(first)} times in the text; 2 are needed")
     occurrences = np.split(pieces, first[1:])
-    rng = np.random.default_rng([options.seed, 3])
-    drawn = some(np.arange(len(occurrences)), PICTURED, rng)
+    drawn = some(np.arange(len(occurrences)), PICTURED, options.rng(3))
     return [occurrences[number] for number in drawn]
 
 
@@ -317,14 +306,12 @@ def equal_bounds(frequencies: np.ndarray, groups: int) -> list[float]:
     """
     shares = np.arange(1, groups) / groups
     cuts = np.unique(np.quantile(frequencies, shares, method="higher"))
-    return [float(cut) for cut in cuts if cut > frequencies.min()]
+    return cuts[cuts > frequencies.min()].tolist()
 
 
 def group_names(bounds: Sequence[float]) -> list[str]:
     """``<10``, ``10–99``, ``≥100``."""
     if not bounds:
         return ["all"]
-    names = [f"<{bounds[0]:g}"]
-    for low, high in pairwise(bounds):
-        names.append(f"{low:g}–<{high:g}")
-    return [*names, f"≥{bounds[-1]:g}"]
+    between = [f"{low:g}–<{high:g}" for low, high in pairwise(bounds)]
+    return [f"<{bounds[0]:g}", *between, f"≥{bounds[-1]:g}"]

@@ -43,26 +43,22 @@ def possible_neighbours(sentences: np.ndarray, groups: np.ndarray) -> Iterator[C
             yield rows, members, sentences[rows, None] != sentences[members]
 
 
-def nearest(states: Tensor, sentences: np.ndarray, groups: np.ndarray, k: int) -> Compared:
+def nearest(
+    states: Tensor, sentences: np.ndarray, groups: np.ndarray, k: int
+) -> Iterator[Compared]:
     """The k nearest of the possible neighbours of each token by cosine, nearest first.
+
+    Where a group has no more, there are fewer than k, or some do not count.
 
     Args:
         states: (N, C).
-
-    Returns:
-        All tokens and their neighbours, (N, k); some do not count where a group has no more.
     """
     unit = torch.nn.functional.normalize(states.float(), dim=1)
-    neighbours = np.zeros((len(states), k), dtype=np.intp)
-    counted = np.zeros((len(states), k), dtype=bool)
     for rows, others, allowed in possible_neighbours(sentences, groups):
         cosines = unit[rows] @ unit[others].T
-        cosines[torch.from_numpy(~allowed)] = -np.inf
+        cosines[torch.from_numpy(~allowed)] = -torch.inf
         best = cosines.topk(min(k, len(others)), dim=1)
-        found = best.indices.shape[1]
-        neighbours[rows, :found] = others[best.indices.numpy()]
-        counted[rows, :found] = best.values.isfinite().numpy()
-    return np.arange(len(states)), neighbours, counted
+        yield rows, others[best.indices.numpy()], best.values.isfinite().numpy()
 
 
 def share_alike(compared: Iterable[Compared], labels: np.ndarray) -> float:

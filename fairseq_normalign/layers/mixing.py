@@ -78,8 +78,8 @@ class Mixing:
     ranked_of: int  # of so many; if these are more, at random
     # Of whole layers: Spearman of the norms of all pairs before and behind the net, the mean over
     # sentences, (L, A - 1); of decoders that read a source, lengths of PARTS, (L, A, 3).
-    kept: np.ndarray | None = None
-    shares: np.ndarray | None = None
+    kept: np.ndarray | Sequence = ()
+    shares: np.ndarray | Sequence = ()
 
     @property
     def mean(self) -> np.ndarray:
@@ -100,14 +100,17 @@ def add_means(sums: Gathered, name: str, values: Tensor, categories: Tensor, num
     members = torch.cat([of_category, is_token.unsqueeze(-1)], dim=-1).double()  # (B, T, K+1)
     counts = members.sum(1)  # (B, K+1)
     by_sentence = torch.einsum("lqbt,btk->lqbk", values.double(), members)
-    sums.add(f"{name}.micro.sum", by_sentence.sum(2).cpu().numpy())
-    macro = (by_sentence / counts.clamp(min=1)).sum(2)
-    sums.add(f"{name}.macro.sum", macro.cpu().numpy())
-    sums.add(f"{name}.tokens.sum", counts.sum(0).long().cpu().numpy())
-    sums.add(f"{name}.sentences.sum", counts.gt(0).sum(0).cpu().numpy())
     of_tokens = values.transpose(0, 1)[:, :, is_token].flatten(1)  # (Q, L·N)
-    sums.add(f"{name}.low", of_tokens.amin(1).cpu().numpy())
-    sums.add(f"{name}.high", of_tokens.amax(1).cpu().numpy())
+    added = {
+        "micro.sum": by_sentence.sum(2),
+        "macro.sum": (by_sentence / counts.clamp(min=1)).sum(2),
+        "tokens.sum": counts.sum(0).long(),
+        "sentences.sum": counts.gt(0).sum(0),
+        "low": of_tokens.amin(1),
+        "high": of_tokens.amax(1),
+    }
+    for what, of_batch in added.items():
+        sums.add(f"{name}.{what}", of_batch.cpu().numpy())
 
 
 def add_occurrences(
@@ -157,12 +160,11 @@ def add_layers(
     for batch in batches:
         for layer, of_layer in batch.blocks.items():
             blocks[batch.kind, layer] = of_layer
-    layers: dict[str, list[Layer]] = {}
-    for (side, _), whole in sorted(layers_with(model, blocks).items()):
-        layers.setdefault(side, []).append(whole)
+    layers = sorted(layers_with(model, blocks).items())
     for batch in batches:
-        if batch.kind in layers:  # the self-attention that has the name of its side
-            _add_side(sums, batch, layers[batch.kind], categories)
+        of_side = [layer for (side, _), layer in layers if side == batch.kind]
+        if of_side:  # the self-attention has the name of its side
+            _add_side(sums, batch, of_side, categories)
 
 
 def _add_side(sums: Gathered, batch: BlockBatch, layers: list[Layer], categories: int) -> None:
@@ -212,15 +214,14 @@ def mixing_of(arrays: Mapping[str, np.ndarray], name: str, categories: Categorie
     """What was found of one kind of attention, or of the layers of one side."""
     own = arrays_of(arrays, f"mixing.{name}.")
     occurrences = own["ranked.sample"][:, 1:]  # rank, special, ratios
-    shares = kept = None
+    of_layers = {}
     if name in LAYERS:
-        kept = divided(own["kept.sum"][:, 0], own["kept.sum"][:, 1])
-        if "shares.sum" in own:
-            shares = own["shares.sum"] / own["tokens.sum"][-1]
+        sums, counts = own["kept.sum"].transpose(1, 0, 2)
+        of_layers["kept"] = divided(sums, counts)
+    if "shares.sum" in own:
+        of_layers["shares"] = own["shares.sum"] / own["tokens.sum"][-1]
     return Mixing(
         analyses=LAYER_ANALYSES if name in LAYERS else ANALYSES,
-        shares=shares,
-        kept=kept,
         categories=[*categories.names, OVERALL],
         tokens=own["tokens.sum"],
         macro=divided(own["macro.sum"], own["sentences.sum"]),
@@ -231,6 +232,7 @@ def mixing_of(arrays: Mapping[str, np.ndarray], name: str, categories: Categorie
         rho_without_specials=_rhos(occurrences[occurrences[:, 1] == 0]),
         ranked=len(occurrences),
         ranked_of=int(own["ranked.sum"][0]),
+        **of_layers,
     )
 
 
@@ -290,32 +292,26 @@ class MixingResult(Result):
 
     def blocks(self) -> list[Block]:
         by_analysis = {}
-        for analysis in MEANINGS:
-            having = {
-                kind: mixing for kind, mixing in self.by_kind.items() if analysis in mixing.analyses
-            }
-            if not having:
-                continue
+        for analysis, meaning in MEANINGS.items():
+            having = [kind for kind, own in self.by_kind.items() if analysis in own.analyses]
             by_average = {}
-            for average, meaning in AVERAGES.items():
-                maps = [_map(kind, mixing, analysis, average) for kind, mixing in having.items()]
-                by_average[meaning] = [Row(on_one_scale(maps))]
-            note = Note(f"{analysis}: {MEANINGS[analysis]}.")
+            for average, title in AVERAGES.items():
+                maps = [_map(kind, self.by_kind[kind], analysis, average) for kind in having]
+                by_average[title] = [Row(on_one_scale(maps))]
             chosen = chosen_from("average", by_average, [AVERAGES[self.average]])
-            by_analysis[analysis] = [note, *chosen]
+            if having:
+                by_analysis[analysis] = [Note(f"{analysis}: {meaning}."), *chosen]
         tokens: Rows = []
-        notes = []
         for kind, mixing in self.by_kind.items():
             counts = zip(mixing.categories, mixing.tokens.tolist(), strict=True)
             tokens += [[kind, *count] for count in counts]
-            notes.append(_counts(TITLES[kind], mixing))
         columns = ["attention", "category", "tokens"]
         return [
             self._summary(),
             *self._layers(),
             *chosen_from("analysis", by_analysis, self.analyses),
             Table(columns, tokens, "Tokens", name="tokens", hidden=True),
-            *notes,
+            *(_counts(TITLES[kind], mixing) for kind, mixing in self.by_kind.items()),
         ]
 
     def _summary(self) -> Table:
@@ -335,35 +331,31 @@ class MixingResult(Result):
         shares: Rows = []
         kept: Rows = []
         for kind, mixing in self.by_kind.items():
-            for layer, rhos in enumerate([] if mixing.kept is None else mixing.kept, 1):
+            for layer, rhos in enumerate(mixing.kept, 1):
                 kept.append([TITLES[kind], layer, *numbers(rhos)])
-            for layer, of_layer in enumerate([] if mixing.shares is None else mixing.shares, 1):
+            for layer, of_layer in enumerate(mixing.shares, 1):
                 for analysis, of_parts in zip(mixing.analyses, 100 * of_layer, strict=True):
                     shares.append([layer, analysis, *of_parts.tolist()])
-        tables = []
-        if kept:
-            title = "Spearman's ρ of the norms of all pairs, before and behind the feed-forward net"
-            columns = ["layers", "layer", *LAYER_ANALYSES[1:]]
-            tables.append(Table(columns, kept, title, [0, 0, 2, 2, 2], name="kept"))
-        if shares:
-            title = "Decoder layers: lengths of the parts of a state, in % of their sum"
-            columns = ["layer", "analysis", *PARTS]
-            tables.append(Table(columns, shares, title, [0, 0, 1, 1, 1], name="parts"))
-        return tables
+        title = "Spearman's ρ of the norms of all pairs, before and behind the feed-forward net"
+        columns = ["layers", "layer", *LAYER_ANALYSES[1:]]
+        of_pairs = Table(columns, kept, title, [0, 0, 2, 2, 2], name="kept")
+        title = "Decoder layers: lengths of the parts of a state, in % of their sum"
+        columns = ["layer", "analysis", *PARTS]
+        of_parts = Table(columns, shares, title, [0, 0, 1, 1, 1], name="parts")
+        return [table for table in (of_pairs, of_parts) if table.rows]
 
 
 def _map(kind: str, mixing: Mixing, analysis: str, average: str) -> Grid:
     """A row for each layer, a column for each category that has tokens."""
-    means = mixing.macro if average == "macro" else mixing.micro
+    means = getattr(mixing, average)[:, mixing.analyses.index(analysis)]  # (L, K+1)
     kept = np.flatnonzero(mixing.tokens)
-    of_analysis = 100 * means[:, mixing.analyses.index(analysis)][:, kept]  # (L, K+1)
     return Grid(
         f"{TITLES[kind]}: {analysis}, mixing ratio",
         "layer",
         "category",
         [str(layer) for layer in range(1, len(means) + 1)],
         [mixing.categories[place] for place in kept],
-        of_analysis.tolist(),
+        (100 * means[:, kept]).tolist(),
         unit="%",
         decimals=1,
         notes=[[f"{count:,} tokens" for count in mixing.tokens[kept]]] * len(means),

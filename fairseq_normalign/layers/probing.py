@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -130,17 +129,22 @@ def probe(
     ours, others = split_of(sentences, test_share, seed)
     labels = torch.from_numpy(numbers)
     train_labels, test_labels = labels[ours], labels[others]
-    order = np.random.default_rng([seed, 1]).permutation(len(ours))
-    shuffled_labels = train_labels[torch.from_numpy(order)]
+    shuffled_labels = labels[np.random.default_rng([seed, 1]).permutation(ours)]
     accuracies: tuple[list[float], list[float]] = ([], [])
-    of_layers = word_states(text, tokens, max_tokens=max_tokens, progress=progress)
+    of_layers = kept_states(  # a state for each word, the mean of its pieces'
+        text,
+        tokens,
+        np.arange(len(tokens.types)),
+        rows=tokens.text_words,
+        max_tokens=max_tokens,
+        progress=progress,
+    )
     for of_layer in over(of_layers, f"{text.name} classifiers", unit="layers"):
-        known, other = of_layer[ours], of_layer[others]
-        mean, deviation = known.mean(0), known.std(0).clamp(min=1e-6)
-        known, other = (known - mean) / deviation, (other - mean) / deviation
+        known = of_layer[ours]
+        scaled = (of_layer - known.mean(0)) / known.std(0).clamp(min=1e-6)
         for learned, found in zip((train_labels, shuffled_labels), accuracies, strict=True):
-            weight, bias = train(known, learned, len(names))
-            found.append(share_equal((other @ weight + bias).argmax(1), test_labels))
+            weight, bias = train(scaled[ours], learned, len(names))
+            found.append(share_equal((scaled[others] @ weight + bias).argmax(1), test_labels))
     majority = share_equal(train_labels.bincount().argmax(), test_labels)
     return Probing(text.name, *accuracies, majority, len(ours), len(others), names.tolist())
 
@@ -160,12 +164,6 @@ def tagged_words(tokens: Tokens, trees: Sequence[Tree]) -> tuple[np.ndarray, lis
             raise InputError(f"{tree.where}: word {word + 1} has no tag (UPOS)")
         tags.append(tree.tags[word])
     return sentences, tags
-
-
-def word_states(text: ReadText, tokens: Tokens, **run: Any) -> Tensor:
-    """A state for each word by layer, the mean of its pieces': (L + 1, N, C)."""
-    every = np.arange(len(tokens.types))
-    return kept_states(text, tokens, every, rows=tokens.text_words, **run)
 
 
 def train(states: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:

@@ -135,10 +135,10 @@ def add_statistics(sums: Gathered, batch: BlockBatch, categories: int) -> None:
         weights = received_weights(block.recorded, is_query)  # (B, H, S)
         norms = block.recorded.norms.transformed  # (B, H, S)
         check_finite(norms, batch.places)
-        lengths = block.inputs.to(norms.dtype).norm(dim=-1)[is_key].unsqueeze(0)
-        of_heads = norms.transpose(0, 1)[:, is_key]  # (H, N)
-        sums.add(f"{name}.{layer}.inputs.moments", moments_of(lengths.cpu().numpy()))
-        sums.add(f"{name}.{layer}.transformed.moments", moments_of(of_heads.cpu().numpy()))
+        lengths = block.inputs.to(norms.dtype).norm(dim=-1).unsqueeze(1)  # (B, 1, S)
+        for what, by_key in {"inputs": lengths, "transformed": norms}.items():
+            of_tokens = by_key.transpose(0, 1)[:, is_key].cpu().numpy()  # (1 or H, N)
+            sums.add(f"{name}.{layer}.{what}.moments", moments_of(of_tokens))
         values = torch.stack([weights, weights * norms, norms])  # (3, B, H, S)
         by_head = values.permute(2, 0, 1, 3)
         add_means(sums, f"{name}.{layer}", by_head, keys.categories, categories)
@@ -198,17 +198,15 @@ def statistics_of(
     for number, of_weights in known.items():
         found = arrays_of(own, f"{number}.")
         *having, sentences = found["sentences.sum"]  # with tokens of each category, and of any
-        sums = found["micro.sum"][..., :-1]  # of α, ‖αf(x)‖ and ‖f(x)‖, (H, 3, K)
-        means = divided(found["macro.sum"][..., :-1], np.array(having))
-        heads = [Head(kind, int(number), head) for head in of_weights["heads"]]
+        weights, weighted, _ = found["micro.sum"][..., :-1].transpose(1, 0, 2) / sentences  # (H, K)
         of_layer = LayerStatistics(
             layer=int(number),
             transformed=lengths_of(found["transformed.moments"]),
             inputs=lengths_of(found["inputs.moments"]),
-            weights=sums[:, 0] / sentences,
-            weighted=sums[:, 1] / sentences,
-            by_category=means[:, 2],
-            **{**of_weights, "heads": heads},
+            weights=weights,
+            weighted=weighted,
+            by_category=divided(found["macro.sum"][:, 2, :-1], np.array(having)),
+            **{**of_weights, "heads": [Head(kind, int(number), of) for of in of_weights["heads"]]},
         )
         layers.append(of_layer)
 
@@ -241,18 +239,18 @@ def weight_facts(model: nn.Module, kinds: Sequence[str]) -> dict[str, dict[str, 
     return known
 
 
+@torch.no_grad()
 def affine(attention) -> dict[str, Any]:
     """Singular values and expansion rates of f, gates included: of each head, and of all."""
     values = value_projection(attention)
-    weight, out = values.weight.detach(), out_weight(attention).detach()
-    bias = weight.new_zeros(len(weight)) if values.bias is None else values.bias.detach()
-    added = out_bias(attention)
+    weight, out = values.weight, out_weight(attention)
+    bias = weight.new_zeros(len(weight)) if values.bias is None else values.bias
     width = weight.shape[1]
     by_head = (head_count(attention), -1)
     weights = weight.unflatten(0, by_head)  # (H, D, C)
     outs = out.unflatten(1, by_head).transpose(0, 1)  # (H, C, D)
     of_heads = singular_values(weights, bias.unflatten(0, by_head), outs)
-    of_all = singular_values(weight, bias, out, None if added is None else added.detach())
+    of_all = singular_values(weight, bias, out, out_bias(attention))
     return {
         "singular": of_heads.tolist(),
         "rates": expansion_rate(of_heads, width).tolist(),
@@ -440,4 +438,4 @@ def _clouds(measured: Statistics) -> list[Block]:
 def _some(points: np.ndarray) -> list[tuple[float, float]]:
     """As many points as a picture can show, evenly from all."""
     step = max(1, len(points) // POINTS)
-    return [(float(x), float(y)) for x, y in points[::step][:POINTS]]
+    return [(x, y) for x, y in points[::step][:POINTS].tolist()]

@@ -76,26 +76,23 @@ class Tokens(NamedTuple):
 
 def tokens_of(text: ReadText, *, unknown_too: bool = False) -> Tokens:
     """The tokens of a text."""
+    dictionary = getattr(text.reader, text.side).dictionary
+    (unknown,) = text.reader.symbols([dictionary.unk()], text.side)
     numbers: dict[str, int] = {}
-    symbols: list[str] = []
-    texts: list[str] = []
-    of_sentences = [np.empty((6, 0), dtype=np.int64)]
+    rows = []
     for sentence, pair in enumerate(text.pairs):
         pieces = text.pieces(pair)
         words = [word for word in text.states.words(pair) if word >= 0]
-        symbols += pieces
-        texts += [text.states.sentence(pair).text[word] for word in words]
+        spelled = text.states.sentence(pair).text
         types = [numbers.setdefault(piece, len(numbers)) for piece in pieces]
-        count = len(types)
         around = [BOUNDARY, *types, BOUNDARY]
-        columns = (types, [sentence] * count, range(count), words, around[:count], around[2:])
-        of_sentences.append(np.array(columns, dtype=np.int64))
-    table = np.concatenate(of_sentences, axis=1)
-    dictionary = getattr(text.reader, text.side).dictionary
-    (unknown,) = text.reader.symbols([dictionary.unk()], text.side)
-    known = (table[0] != numbers.get(unknown, BOUNDARY)) | unknown_too
-    strings = [np.array(column, dtype=object)[known] for column in (symbols, texts)]
-    return Tokens(*strings, *table[:, known])
+        read = zip(pieces, types, words, strict=True)
+        for place, (piece, number, word) in enumerate(read):
+            if unknown_too or piece != unknown:
+                left, right = around[place], around[place + 2]
+                rows.append((piece, spelled[word], number, sentence, place, word, left, right))
+    columns = np.array(rows, dtype=object).reshape(-1, len(Tokens._fields)).T
+    return Tokens(*columns[:2], *columns[2:].astype(np.int64))
 
 
 def check_same_pieces(first: ReadText, other: ReadText) -> None:

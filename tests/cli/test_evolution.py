@@ -22,7 +22,7 @@ LANGUAGE = {
     "output_dictionary_size": -1,
 }
 SMALL = [
-    *("--types", 6, "--occurrences", 20, "--neighbours", 5, "--tokens", 160, "--groups", 2),
+    *("--types", 6, "--occurrences", 20, "--tokens", 160, "--groups", 2),
     *("--limit", 150, "--cpu"),
 ]
 
@@ -82,7 +82,7 @@ def test_two_models(folder, tmp_path):
     assert written.signature["influence-on"] == "later"
     assert written.signature["seed"] == 1
     assert "checkpoints:translation.pt,language.pt|parts:encoder,decoder|" in done.stderr
-    assert "sentences:150|types:6|occurrences:20|neighbours:5-cosine|clusters:12|" in done.stderr
+    assert "sentences:150|types:6|occurrences:20|neighbours:10-cosine|clusters:12|" in done.stderr
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "w.pdf").read_bytes().startswith(b"%PDF")
 

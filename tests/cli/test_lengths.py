@@ -16,7 +16,7 @@ from tests.fuzz_commands import CORPUS, LINES, parser_of, write_files
 
 LONG = 5  # the line that is too long, from 1
 MORE = {  # so that few sentences are enough
-    "evolution": "--types 3 --occurrences 5 --neighbours 2 --tokens 160 --groups 2",
+    "evolution": "--types 3 --occurrences 11 --tokens 160 --groups 2",
     "prune": "data --source-file text.a --target-file text.b --keep-top 5 --by confidence",
 }
 

@@ -43,8 +43,8 @@ small.pt      3  0  0    3                4.97  19.9  10.0  37.2   1.50
 def test_text(rows):
     assert rows.text().startswith(TABLE)
     assert rows.text().endswith(
-        "\n\nBLEU: tok:none\nAER of half.pt: AER|layer:auto:1\nAER of full.pt: AER|layer:auto:2\n"
-        "AER of small.pt: AER|layer:auto:1"
+        "\n\nBLEU: tok:none\nAER of half.pt, small.pt: AER|layer:auto:1\n"
+        "AER of full.pt: AER|layer:auto:2"
     )
     assert Comparison(rows[::2]).text().endswith("\n\nBLEU: tok:none\nAER: AER|layer:auto:1")
     assert rows.tables()["heads"].rows[0] == ["half.pt", "encoder.2.1"]

@@ -67,24 +67,6 @@ def test_entropy_of_heads_that_are_sure_even_or_look_at_no_word():
     assert (sums / cases).tolist() == pytest.approx([0, even, even, 0], abs=1e-5)
 
 
-def test_readings_of_the_wording():
-    """Three words and </s>: the row of </s> counts in one reading only.
-
-    The decoder's start sees no word in either.
-    """
-    weights, seen, *_ = attention("encoder")
-    assert [int(confidences(weights, seen, eos=eos)[0, 1]) for eos in ("key", "both")] == [7, 5]
-    weights, seen, *_ = attention("decoder")
-    assert [int(confidences(weights, seen, eos=eos)[0, 1]) for eos in ("key", "both")] == [4, 4]
-
-
-def test_a_head_that_looks_at_eos_alone_has_no_confidence():
-    seen = cells(torch.tensor([[0, 1, MARK]]), torch.tensor([[0, 1, MARK]]))
-    weights = torch.zeros(1, 1, 3, 3)
-    weights[..., 2] = 1
-    assert confidences(weights, seen)[0, 0] == 0
-
-
 def test_norms_are_summed_over_what_is_seen():
     weights, seen, queries, keys, _ = attention("decoder")
     # Padding and future must not count, whatever is there.

@@ -11,7 +11,7 @@ from fairseq_normalign.heads.ordering import LayerOrder, layer_orders, write_ord
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert
 from fairseq_normalign.host.pairs import text_pairs
-from fairseq_normalign.names import Head, all_heads, in_stored_order
+from fairseq_normalign.names import Head
 from fairseq_normalign.text.links import Gold
 from tests.conftest import run, write_translator
 
@@ -106,12 +106,6 @@ def test_gold_ranks_by_aer(corpus, plain):
     order = layer_orders(model, pairs, gold)[2]
     assert order.best == [Head("cross", 2, 1)]
     assert order.scores[0] == 1 - score_links(links, gold).aer == 1
-
-
-def test_order_of_heads_that_did_not_move():
-    heads = all_heads({("encoder", 0): 2, ("cross", 0): 2})
-    assert in_stored_order(heads, None) == heads
-    assert in_stored_order(heads, "cross.1.2 cross.1.1") == [*heads[:2], heads[3], heads[2]]
 
 
 def test_bad_input_is_one_line(corpus, plain, tmp_path):

@@ -12,6 +12,7 @@ from fairseq_normalign.attention.recorder import recorded
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.attention.soft_alignments import soft_alignments
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.heads.attention_pass import running_heads
 from fairseq_normalign.heads.profiling import head_ranks, profile
 from fairseq_normalign.heads.pruning import (
     Prunable,
@@ -194,16 +195,14 @@ def ready(folder, small):
 def test_scores_of_a_pruned_model_have_the_first_names(ready):
     """The encoder's first layer reads what it read before: its heads have the scores they had."""
     (full, small), pairs = ready
-    scores = ["confidence", "norm", "positions", "importance", "ablation"]
-    before = profile(full, pairs, scores)
-    after = profile(small, pairs, scores)
-    assert after.heads == named(FIRST)
+    scores = ["confidence", "norm", "positions", "importance", "ablation", "relevance"]
+    before = profile(full, pairs, scores, relevance_mode="pooled")
+    after = profile(small, pairs, scores, relevance_mode="pooled")
+    assert after.heads == running_heads(small.forcing) == named(FIRST)
+    assert all(set(of_heads) == set(after.heads) for of_heads in after.scores.values())
     for name in ("confidence", "norm"):
-        assert set(after.scores[name]) == set(after.heads)
         for head in named(["encoder.1.2", "encoder.1.4"]):
             assert after.scores[name][head] == pytest.approx(before.scores[name][head], rel=1e-4)
-    for name in ("importance", "ablation"):
-        assert set(after.scores[name]) == set(after.heads)
     for head in named(["encoder.1.2", "encoder.1.4"]):
         own, first = (of.by_score["positions"] for of in (after, before))
         assert own.scores[head] == first.scores[head]
@@ -222,10 +221,9 @@ def test_alignments_by_a_head_of_a_pruned_model(ready):
     words = len(pairs[0].target.text)
     expected = weights[0, 1, 1 : words + 1, : len(pairs[0].source.text)]
     torch.testing.assert_close(torch.tensor(soft.words), expected)
-    with pytest.raises(InputError, match="head 3: layer 2 has heads 2, 4"):
-        NormAligner(*small, layer=2, head=3, step="input")
-    with pytest.raises(InputError, match="head 1: layer 1 has head 3"):
-        NormAligner(*small, layer=1, head=1, step="input")
+    for layer, head, there in ((2, 3, "heads 2, 4"), (1, 1, "head 3")):
+        with pytest.raises(InputError, match=f"head {head}: layer {layer} has {there}"):
+            NormAligner(*small, layer=layer, head=head, step="input")
 
 
 def test_evidences_of_a_pruned_model(ready):

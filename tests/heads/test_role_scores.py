@@ -5,9 +5,7 @@ import pytest
 import torch
 
 from fairseq_normalign.attention.recorder import record
-from fairseq_normalign.heads.attention_pass import Tally, seen_attentions
 from fairseq_normalign.heads.profiling import profile
-from fairseq_normalign.heads.rare_tokens import add_rare, rare_shares
 from fairseq_normalign.heads.syntax import between_words
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
@@ -67,46 +65,23 @@ def test_positions_are_those_of_pairs_alone(task, pairs):
     assert set(patterns["decoder.1.1"]) == {"itself", "previous"}
 
 
-class AlwaysRarest:
-    """By which the token that a head looks at is the rarest; made from the head's own weights."""
-
-    def __init__(self, favourites):
-        self.favourites = favourites
-
-    def counts(self, pairs):
-        counts = []
-        for pair in pairs:
-            counts.append(torch.full((len(pair.source.tokens),), 5.0))
-            counts[-1][self.favourites[len(pair.source.tokens)]] = 0
-        return torch.nn.utils.rnn.pad_sequence(counts, batch_first=True)
-
-    def examined(self, counts, keys):
-        return keys.any(1)
+COUNTS = {f"w{number}": 100 - number for number in range(30)}
 
 
 def test_rare_tokens_are_those_of_pairs_alone(task, reader, pairs):
-    model = build_model(task=task)
-    favourites, hits, tokens = {}, 0, 0
-    for pair in pairs[:2]:
-        words = len(pair.source.tokens) - 1
-        weights = alone(model, pair, ("encoder", 0))[1][:words, :words]
-        favourite = int(weights.sum(0).argmax())
-        favourites[words + 1] = favourite
-        hits, tokens = hits + int((weights.argmax(1) == favourite).sum()), tokens + words
-    head = Head("encoder", 0, 1)
-    tally = Tally({"heads": [Head("encoder", 0, number) for number in range(4)]})
-    criterion = AlwaysRarest({**favourites, 2: 0, 1: 0})
-    forcing = TeacherForcing(model, task, attention="encoder")
-    for batch in (pairs[:2], pairs[2:]):
-        add_rare(tally, seen_attentions(forcing, batch), batch, criterion)
-    assert tally.arrays["rare-sentences.sum"] == [2]  # the others have no choice
-    # One token of each sentence, for each of its tokens.
-    found = rare_shares(tally, "rarest")[head]
-    assert found == pytest.approx((hits / tokens, 2 / tokens), rel=1e-4)
-    assert rare_shares(tally, "two rarest")[head][0] == 1  # all others are equally frequent
-
-
-COUNTS = {f"w{number}": 100 - number for number in range(30)}
+    """The piece w1@@ was never counted, then comes w20; the other sentences have no choice."""
+    measured = rare_profile(task, reader, pairs, counts=COUNTS, rare_top=0)
+    assert measured.signature["rare-sentences"] == 2
+    rows = {tuple(row[:2]): row[2:] for row in measured.tables()["rare"].rows}
+    for name, places in {"rarest": ([0], [1]), "two rarest": ([0, 11], [0, 1])}.items():
+        hits = tokens = chance = 0
+        for pair, rare in zip(pairs, places, strict=False):
+            words = len(pair.source.tokens) - 1
+            weights = alone(build_model(task=task), pair, ("encoder", 0))[1][:words, :words]
+            hits += int(np.isin(weights.argmax(1), rare).sum())
+            chance, tokens = chance + len(rare), tokens + words
+        expected = [100 * hits / tokens, 100 * chance / tokens]
+        assert rows["encoder.1.2", name] == pytest.approx(expected, rel=1e-4)
 
 
 def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pairs):

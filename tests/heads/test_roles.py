@@ -100,14 +100,8 @@ FREQUENCIES = torch.tensor([[9.0, 5, 1, 3, 7, 0], [4, 2, 2, 0, 0, 0], [1, 0, 0, 
 def test_rarest_tokens():
     keys = WORDS.ge(0)
     assert rarest(FREQUENCIES, keys).nonzero().tolist() == [[0, 2], [1, 1], [1, 2], [2, 0]]
-    assert rarest(FREQUENCIES, keys, rank=2).nonzero().tolist() == [
-        [0, 2],
-        [0, 3],
-        [1, 0],
-        [1, 1],
-        [1, 2],
-        [2, 0],
-    ]
+    found = rarest(FREQUENCIES, keys, rank=2).nonzero().tolist()
+    assert found == [[0, 2], [0, 3], [1, 0], [1, 1], [1, 2], [2, 0]]
 
 
 def slow_rare(weights, head, rare, sentences):
@@ -125,13 +119,6 @@ def test_rare_hits_equal_the_slow_twin(sentences):
     found = rare_hits(weights, cells(WORDS, WORDS), rare, examined).tolist()
     for head in (0, 1):
         assert found[head] == pytest.approx(slow_rare(weights, head, rare, sentences), rel=1e-4)
-
-
-def test_a_head_that_looks_at_the_rarest_token():
-    rare = rarest(FREQUENCIES, WORDS.ge(0))
-    weights = random_weights(heads=1) + 2 * rare[:, None, None]
-    hits = rare_hits(weights, cells(WORDS, WORDS), rare, torch.ones(3, dtype=torch.bool))
-    assert hits[:, [0, 2]].tolist() == [[8, 8]]
 
 
 def test_influence_is_1_for_tokens_that_count_alike():

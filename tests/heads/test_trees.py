@@ -11,8 +11,6 @@ from fairseq_normalign.heads.syntax import (
     Relation,
     add_tree,
     attachment_scores,
-    attachments,
-    branching,
     ends,
     maximum_spanning_tree,
     relations,
@@ -65,19 +63,6 @@ def test_cycles_within_cycles():
     """
     scores = np.array([[0, 9, 5, 0], [9, 0, 6, 0], [7, 7, 0, 2], [0, 0, 0, 0]], dtype=float)
     assert maximum_spanning_tree(scores, 3).tolist() == [1, 2, 3, -1]
-
-
-def test_the_scores_stay_as_they_are():
-    scores = np.ones((3, 3))
-    maximum_spanning_tree(scores, 0)
-    assert (scores == 1).all()
-
-
-def test_attachments():
-    gold = [1, -1, 1, 2]
-    assert attachments([1, -1, 1, 1], gold) == 2
-    assert branching(gold, 1) == 1  # 0 → 1
-    assert branching(gold, -1) == 2  # 2 → 1, 3 → 2
 
 
 TREE = Tree(

@@ -1,18 +1,16 @@
 """Blocks over a corpus against pairs that run alone."""
 
 import weakref
-from argparse import Namespace
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 import pytest
 import torch
-from fairseq.tasks.language_modeling import LanguageModelingTask
-from fairseq.tasks.masked_lm import MaskedLMTask
 from scipy.stats import spearmanr
 
 from fairseq_normalign.attention.block import mixing_ratios
-from fairseq_normalign.attention.layer import layers_with, refuse_unknown_layers
+from fairseq_normalign.attention.layer import layers_with
 from fairseq_normalign.attention.recorder import record_blocks
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.options import ReadyModel
@@ -21,12 +19,11 @@ from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.layers import block_survey
 from fairseq_normalign.layers.block_survey import BlockOptions, survey_blocks
 from fairseq_normalign.layers.categories import PRESETS, parse_categories
-from fairseq_normalign.layers.mixing import add_means, divided
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
-from fairseq_normalign.runs.joins import Gathered
 from tests.conftest import build_model
+from tests.layers.test_evolution import language, masked
 
 LINES = [
     ("w1@@ w2 w3 w7", "w4 w5@@ w6@@ w7"),
@@ -36,6 +33,7 @@ LINES = [
     ("w5", ""),
 ]
 UNK = 3  # w1@@ and others that are not in the dictionary
+STATISTICS = BlockOptions(statistics=True)
 NAMES = ["special", "punctuation", "continuation", "word"]
 
 
@@ -125,12 +123,6 @@ def test_layers_are_those_of_pairs_which_run_alone(model, pairs, max_tokens):
             np.testing.assert_allclose(mixing.shares.sum(-1), 1, rtol=1e-5)
 
 
-def test_whole_layers_need_all_their_attentions(model):
-    refuse_unknown_layers(model.forcing.model, ["encoder"])
-    with pytest.raises(InputError, match="decoder layers also have source–target attention"):
-        refuse_unknown_layers(model.forcing.model, ["decoder"])
-
-
 @pytest.mark.parametrize("max_tokens", [6, 4000])
 def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
     found = survey_blocks(model, pairs, BlockOptions(max_tokens=max_tokens))
@@ -160,6 +152,9 @@ def test_mixing_is_that_of_pairs_which_run_alone(model, pairs, max_tokens):
             np.testing.assert_allclose(mixing.macro[:, :, column], macro, atol=1e-5)
             assert mixing.tokens[column] == sum(ratios.shape[2] for ratios in of_category)
         assert np.isnan(mixing.macro[:, :, 1]).all()  # no punctuation
+        every = np.concatenate([ratios for _, ratios in sentences], axis=2)
+        np.testing.assert_allclose(mixing.low, every.min((0, 2)), atol=1e-5)
+        np.testing.assert_allclose(mixing.high, every.max((0, 2)), atol=1e-5)
         of_occurrences = np.concatenate(means, axis=1)  # (5, N)
         known = np.isfinite(ranks)
         assert mixing.ranked == mixing.ranked_of == known.sum() < len(known)
@@ -241,7 +236,7 @@ def test_a_batch_is_gone_when_the_next_one_is_run(model, pairs, monkeypatch):
 def test_statistics_and_mixing_share_a_pass(model, pairs):
     forwards = []
     model.forcing.model.encoder.register_forward_hook(lambda *_: forwards.append(1))
-    both = survey_blocks(model, pairs, BlockOptions(statistics=True))
+    both = survey_blocks(model, pairs, STATISTICS)
     assert len(forwards) == 1
     assert set(both.mixing) == set(both.statistics) == set(KINDS)
     assert not survey_blocks(model, pairs, BlockOptions(statistics=True, mixing=False)).mixing
@@ -313,58 +308,20 @@ def test_a_closed_gate_leaves_nothing_of_f(task, pairs):
     assert max(layer.singular[3][1:]) == pytest.approx(0, abs=1e-6)  # the first is that of 1 → 1
 
 
-def test_a_language_model_reads_the_source(task):
+def test_a_language_model_reads_the_source():
     """Its decoder is all there is, and what it reads first is special."""
-    args = Namespace(data="nowhere", tokens_per_sample=64)
-    language_task = LanguageModelingTask(args, task.source_dictionary)
-    sizes = {"decoder_input_dim": 16, "decoder_output_dim": 16}
-    network = build_model("transformer_lm_big", language_task, tokens_per_sample=64, **sizes)
-    forcing = TeacherForcing(network, language_task, attention="decoder")
-    model = ReadyModel(forcing, PairReader(language_task, scheme="subword_nmt"))
-    sentences = [("w1 w2 w13", None), ("w4@@ w5", None)]
-    pairs = list(text_pairs(sentences, model.reader))
-    found = survey_blocks(model, pairs, BlockOptions(statistics=True))
+    text = language(["w1 w2 w13", "w4 w5"])
+    found = survey_blocks(ReadyModel(text.forcing, text.reader), text.pairs, STATISTICS)
     mixing = found.mixing["decoder"]
     assert set(found.mixing) == set(found.statistics) == {"decoder"}
-    assert mixing.tokens.tolist() == [2, 0, 1, 4, 7]
+    assert mixing.tokens.tolist() == [2, 0, 0, 5, 7]
     assert not mixing.macro[:, :, 0].any()  # the first token sees itself alone
     assert mixing.macro[:, :, 3].all()
 
 
-def test_a_masked_language_model(task):
-    network = build_model("roberta", roberta_task(task), max_positions=64)
-    forcing = TeacherForcing(network, roberta_task(task), attention="encoder")
-    model = ReadyModel(forcing, PairReader(roberta_task(task)))
-    pairs = list(text_pairs([("w1 w2 w13", None), ("w4 w5", None)], model.reader))
-    options = BlockOptions(categories=PRESETS["bert-2020"], statistics=True)
-    found = survey_blocks(model, pairs, options)
+def test_a_masked_language_model():
+    text = masked(["w1 w2 w13", "w4 w5"])
+    options = replace(STATISTICS, categories=PRESETS["bert-2020"])
+    found = survey_blocks(ReadyModel(text.forcing, text.reader), text.pairs, options)
     assert found.mixing["encoder"].tokens.tolist() == [2, 2, 0, 5, 9]
     np.testing.assert_allclose(found.statistics["encoder"].layers[0].weights.sum(1), 1, rtol=1e-4)
-
-
-def roberta_task(task):
-    masked = MaskedLMTask.__new__(MaskedLMTask)
-    masked.dictionary = task.source_dictionary
-    masked.cfg = task.args
-    return masked
-
-
-def test_micro_and_macro_means():
-    sums = Gathered()
-    # Two sentences, of three tokens and of one, and another batch with one more.
-    values = torch.tensor([[[1.0, 2.0, 6.0], [4.0, 99.0, 99.0]]])
-    both = torch.cat([values, -values]).unsqueeze(0)
-    add_means(sums, "x", both, torch.tensor([[0, 1, 1], [1, -1, -1]]), 3)
-    add_means(sums, "x", torch.tensor([[[[3.0]], [[-3.0]]]]), torch.tensor([[1]]), 3)
-    arrays = sums.arrays
-    found = (
-        divided(arrays["x.micro.sum"], arrays["x.tokens.sum"])[0],
-        divided(arrays["x.macro.sum"], arrays["x.sentences.sum"])[0],
-    )
-    np.testing.assert_allclose(found[0][0], [1, (2 + 6 + 4 + 3) / 4, np.nan, 16 / 5])
-    np.testing.assert_allclose(found[1][0], [1, (4 + 4 + 3) / 3, np.nan, (3 + 4 + 3) / 3])
-    np.testing.assert_allclose(found[1][1], -found[1][0])
-    assert arrays["x.tokens.sum"].tolist() == [1, 4, 0, 5]
-    assert arrays["x.sentences.sum"].tolist() == [1, 3, 0, 3]
-    assert arrays["x.low"].tolist() == [1, -6]
-    assert arrays["x.high"].tolist() == [6, -1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMTask
 
 from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
@@ -19,7 +20,7 @@ from fairseq_normalign.layers.evolution_plan import ALL, ANY, EvolutionOptions, 
 from fairseq_normalign.layers.token_table import BOUNDARY, ReadText, tokens_of
 from tests.conftest import ToyTask, build_model
 
-SMALL = {"types": 6, "occurrences": 20, "neighbours": 5, "tokens": 160, "groups": 3}
+SMALL = {"types": 6, "occurrences": 20, "tokens": 160, "groups": 3}
 
 
 def lines(count: int = 150) -> list[str]:
@@ -66,7 +67,9 @@ def planned(text, **options):
 
 
 def masked(texts=None):
-    task = toy_task()
+    """As RoBERTa, it reads <s> first."""
+    task = MaskedLMTask.__new__(MaskedLMTask)
+    task.dictionary, task.cfg = toy_task().source_dictionary, toy_task().args
     model = build_model("roberta", task, max_positions=64, tokens_per_sample=64)
     return read_text(model, task, "encoder", texts, "masked")
 
@@ -151,7 +154,7 @@ def test_three_kinds_of_models_side_by_side():
 @pytest.mark.filterwarnings("ignore:.*tokens")  # too few to compare layers
 def test_an_edge_of_the_sentence_is_no_neighbour():
     text = translation(texts=["w1 w2", "w2 w1"] * 30)
-    found = evolution([text], types=2, occurrences=40, neighbours=5)
+    found = evolution([text], types=2, occurrences=40)
     assert found.random["left"] == found.random["right"] == 1
     columns = found.models[0].columns
     assert columns["left"] == columns["right"] == [1, 1, 1]
@@ -170,10 +173,10 @@ def test_a_token_that_nobody_looks_at_has_no_influence():
 def test_influence_is_that_on_others_and_in_decoders_on_later_ones():
     for text in (translation(), language()):
         plan = planned(text)
-        for drawn in plan.hidden.values():
-            assert len(drawn.others) == 160
-            for other in drawn.others:
-                hidden = drawn.by_sentence[int(plan.tokens.sentences[other])]
+        for by_sentence, others in plan.hidden.values():
+            assert len(set(others.tolist())) == len(others) == 160
+            for other in others:
+                hidden = by_sentence[int(plan.tokens.sentences[other])]
                 assert other > hidden if text.states.causal else other != hidden
 
 
@@ -194,8 +197,7 @@ def test_groups_that_are_too_small_are_told():
 
 REFUSED = {
     "--tokens 159: PWCCA needs 10 tokens for each of 16 neurons": {"tokens": 159},
-    "--clusters 999: there are only 120 tokens": {"clusters": 999},
-    "--occurrences 5 must be larger than --neighbours 5": {"occurrences": 5},
+    "--occurrences 10: 10 neighbours are looked for": {"occurrences": 10},
     "the text has 0 types of tokens that come 9999 times; 2 are needed": {"occurrences": 9999},
     "--words: 'w77' comes 0 times in the text; 2 are needed": {"words": ["w77"]},
 }

@@ -65,10 +65,12 @@ def test_nearest_are_those_of_the_largest_cosines(tokens, k, monkeypatch):
     assert (neighbours_of(states, sentences, groups, k) == slow).all()
 
 
-def neighbours_of(*tokens):
+def neighbours_of(states, sentences, groups, k):
     """(N, k), NONE where there are no more."""
-    _, neighbours, counted = nearest(*tokens)
-    return np.where(counted, neighbours, NONE)
+    found = np.full((N, k), NONE)
+    for rows, neighbours, counted in nearest(states, sentences, groups, k):
+        found[rows, : counted.shape[1]] = np.where(counted, neighbours, NONE)
+    return found
 
 
 @pytest.mark.parametrize("k", [K, 12, None])
@@ -84,7 +86,7 @@ def test_shares_and_distances_are_means_over_tokens(tokens, k, at_edges):
     compared = list(possible_neighbours(sentences, groups))
     others_of = [slow_candidates(token, sentences, groups) for token in range(N)]
     if k is not None:
-        compared = [nearest(states, sentences, groups, k)]
+        compared = list(nearest(states, sentences, groups, k))
         rows = neighbours_of(states, sentences, groups, k)
         others_of = [[other for other in row if other != NONE] for row in rows]
     shares, distances = [], []

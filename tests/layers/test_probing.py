@@ -10,6 +10,7 @@ from fairseq_normalign.attention.states import States
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.layers.evolution import kept_states
 from fairseq_normalign.layers.probing import (
     L2,
     objective,
@@ -17,7 +18,6 @@ from fairseq_normalign.layers.probing import (
     split_of,
     tagged_words,
     train,
-    word_states,
 )
 from fairseq_normalign.layers.token_table import ReadText, tokens_of
 from fairseq_normalign.text.treebank import Tree
@@ -67,7 +67,8 @@ def test_what_embeddings_know_is_read_and_shuffled_tags_are_not(model):
 
 def test_a_word_is_the_mean_of_its_pieces(model):
     text = model("w1@@ w2 w3", "w4@@ w5@@ w6")
-    of_layers = word_states(text, tokens_of(text, unknown_too=True))
+    tokens = tokens_of(text, unknown_too=True)
+    of_layers = kept_states(text, tokens, np.arange(6), rows=tokens.text_words)
     assert of_layers.shape == (3, 3, 16)
     for layer, of_batch in enumerate(text.states.run(text.pairs)):
         slow = [of_batch[0, :2].mean(0), of_batch[0, 2], of_batch[1, :3].mean(0)]
