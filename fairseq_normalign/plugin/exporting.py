@@ -21,7 +21,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.utils import split_paths
 from torch import Tensor
 
-from fairseq_normalign.attention.arrays import OVERHEAD, Arrays
+from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_unwritable
@@ -51,11 +51,6 @@ class ExportConfig(FairseqDataclass):
         "norms", "what to export"
     )
     export_layers: str = option("", "layers to export, from 1, as in 5,6 (default: all)")
-    export_heads: str = option("", "heads to take or to sum over, from 1, as in 1,4 (default: all)")
-    export_dtype: ChoiceEnum(["float32", "float16"]) = option(  # type: ignore[valid-type]
-        "float32", "of the exported numbers"
-    )
-    export_max_gigabytes: float = option(10.0, "stop if the export becomes larger than this")
 
 
 class AttentionExport:
@@ -72,7 +67,7 @@ class AttentionExport:
         batches = list(islice(epochs.frozen_batches, epochs.shard_id, None, self.shards))
         # As fairseq numbers them: their places in the corpus, of which some may be skipped.
         self.sentences = np.sort(np.concatenate(batches)) if batches else np.array([], int)
-        self.nbest, self.bytes = 1, 0
+        self.targets, self.nbest = "references", 1
         self._opened = contextlib.ExitStack()
         self._generator: Any = None
         self._arrays: Arrays | None = None
@@ -83,46 +78,40 @@ class AttentionExport:
         if len(models) > 1:
             raise InputError("--export-attention works with one model; --path names several")
         self._generator = generator
-        if getattr(options, "score_reference", False):
-            self._open(models[0], "references")
-        else:
-            self.nbest = min(options.nbest, options.beam)
-            self._open(models[0], "hypotheses")
+        if not getattr(options, "score_reference", False):
+            self.targets, self.nbest = "hypotheses", min(options.nbest, options.beam)
 
-    def add_hypotheses(self, generator: Any, sample: dict, beams: Sequence[Sequence[dict]]) -> None:
+    def add_hypotheses(
+        self, generator: Any, models: Sequence[Any], sample: dict, beams: Sequence[Sequence[dict]]
+    ) -> None:
         """Writes what the attention did on the hypotheses that fairseq prints."""
-        if generator is not self._generator:
-            return
-        targets = []
-        for beam in beams:
-            targets.append([hypothesis["tokens"].cpu() for hypothesis in beam[: self.nbest]])
-        self._add(sample, targets)
+        if generator is self._generator:
+            targets = []
+            for beam in beams:
+                targets.append([hypothesis["tokens"].cpu() for hypothesis in beam[: self.nbest]])
+            self._add(models[0], sample, targets)
 
     def add_references(self, model: Any, sample: dict) -> None:
         """Writes what the attention did on the references of a batch."""
-        if self._arrays is None:
-            if self.shards > 1:
-                raise InputError("--export-attention needs --distributed-world-size 1")
-            self._open(model, "references")
+        if self.shards > 1:
+            raise InputError("--export-attention needs --distributed-world-size 1")
         references = unpadded(sample["target"], self.task.target_dictionary.pad())
-        self._add(sample, [[reference] for reference in references])
+        self._add(model, sample, [[reference] for reference in references])
 
-    def _open(self, model: Any, targets: str) -> None:
+    def _open(self, model: Any) -> Arrays:
         """Starts the file, or refuses what cannot be exported."""
         self.reader = PairReader(self.task)
-        self._arrays = Arrays(
+        arrays = Arrays(
             TeacherForcing(model, self.task, attention=str(self.cfg.export_kind)),
             str(self.cfg.export_quantity),
             layers=_numbers("--export-layers", self.cfg.export_layers),
-            heads=_numbers("--export-heads", self.cfg.export_heads),
-            dtype=str(self.cfg.export_dtype),
         )
         checkpoint = stated(sys.argv[1:], "--path").path  # which fairseq does not tell its tasks
         data, *_ = split_paths(self.cfg.data)
         refuse_unwritable(self.path, checkpoint, *Path(data).glob("*"))
         metadata = {
-            **self._arrays.description(),
-            "targets": targets,
+            **arrays.description(),
+            "targets": self.targets,
             "subset": self.subset,
             "sentence_ids": np.repeat(self.sentences, self.nbest).tolist(),
             "checkpoint": checkpoint and Path(checkpoint).name,
@@ -131,10 +120,11 @@ class AttentionExport:
         }
         self._writer = self._opened.enter_context(create_export(self.path, metadata))
         atexit.register(self.discard)
+        return arrays
 
-    def _add(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
+    def _add(self, model: Any, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
         """Writes some targets of each sentence of a batch. A failure removes the file."""
-        assert self._arrays is not None
+        arrays_of = self._arrays = self._arrays or self._open(model)
         places: list[int] = []
         pairs = []
         sources = unpadded(sample["net_input"]["src_tokens"], self.task.source_dictionary.pad())
@@ -146,22 +136,14 @@ class AttentionExport:
         with contextlib.ExitStack() as on_failure:
             on_failure.callback(atexit.unregister, self.discard)
             on_failure.push(self._opened)  # which also says what is wrong with the disk
-            arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS)
+            arrays = map_batches(pairs, arrays_of, max_tokens=MAX_TOKENS)
             for place, pair, array in zip(places, pairs, arrays, strict=True):
-                self._writer.add(place, array, *self._arrays.tokens(pair, self.reader))
-                self.bytes += array.nbytes + OVERHEAD
-                if self.bytes > self.cfg.export_max_gigabytes * 1e9:
-                    raise InputError(
-                        f"{self.path}: more than --export-max-gigabytes "
-                        f"{self.cfg.export_max_gigabytes:g} after {self._writer.sentences} of "
-                        f"{self.expected} sentences; choose some of --export-layers and "
-                        "--export-heads, a smaller --export-quantity, or --export-dtype float16"
-                    )
+                self._writer.add(place, array, *arrays_of.tokens(pair, self.reader))
             on_failure.pop_all()
         if self._writer.sentences == self.expected:
             self._opened.close()
             atexit.unregister(self.discard)
-            logger.info(f"{self.path}: {self.expected} sentences, {self.bytes / 1e9:.3g} GB")
+            logger.info(f"{self.path}: {self.expected} sentences")
 
     @property
     def expected(self) -> int:

@@ -22,7 +22,7 @@ from fairseq_normalign.alignment.aligner import AUTO, AlignOptions
 from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import option
-from fairseq_normalign.plugin.beam_search import AligningGenerator, PatientGenerator
+from fairseq_normalign.plugin.beam_search import PatientGenerator
 from fairseq_normalign.plugin.exporting import AttentionExport, ExportConfig
 
 # Tokens of languages, in fairseq's spellings __de__ and [de_DE], and in that of Johnson et al.
@@ -160,8 +160,8 @@ class TranslationNormalignTask(TranslationTask):
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
         if seq_gen_cls is None:
-            seq_gen_cls, own = self._generator(models, args)
-            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **own}
+            seq_gen_cls = PatientGenerator
+            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **self._search(models, args)}
         generator = super().build_generator(
             models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs
         )
@@ -169,28 +169,26 @@ class TranslationNormalignTask(TranslationTask):
             self.export.follow(generator, models, args)
         return generator
 
-    def _generator(self, models, args) -> tuple[type[PatientGenerator], dict[str, Any]]:
-        """What searches for translations, with options of its own."""
-        own = {
-            "patient": getattr(args, "no_early_stop", False),
-            "free_prefix": self.free_prefix,
-        }
+    def _search(self, models, args) -> dict[str, Any]:
+        """How translations are searched for, and aligned."""
         wanted = getattr(args, "print_alignment", None)
-        if not wanted:
-            return PatientGenerator, own
-        if len(models) > 1:
+        if wanted and len(models) > 1:
             raise InputError("--print-alignment works with one model; --path names several")
-        if getattr(args, "score_reference", False):  # fairseq would print its own
+        if wanted and getattr(args, "score_reference", False):  # fairseq would print its own
             raise InputError(
                 "--print-alignment does not align references; use normalign align for them"
             )
-        own.update(task=self, soft=wanted == "soft", nbest=getattr(args, "nbest", 1))
-        return AligningGenerator, own
+        return {
+            "task": self,
+            "patient": getattr(args, "no_early_stop", False),
+            "print_alignment": wanted,
+            "nbest": getattr(args, "nbest", 1),
+        }
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         beams = super().inference_step(generator, models, sample, *args, **kwargs)
         if self.export is not None:
-            self.export.add_hypotheses(generator, sample, beams)
+            self.export.add_hypotheses(generator, models, sample, beams)
         return beams
 
     def valid_step(self, sample, model, criterion):
