@@ -257,13 +257,6 @@ def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
     return np.divide(soft, total, out=shares, where=total > 0)
 
 
-def confidences(
-    soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None
-) -> list[float]:
-    """The share of its target word's row that each link holds, in the order of ``links``."""
-    return values_of(row_shares(soft, null), links)
-
-
 def values_of(matrix: np.ndarray, links: Sequence[Link]) -> list[float]:
     """The cell (target, source) of each link."""
     sources, targets = np.array(links, int).reshape(-1, 2).T
