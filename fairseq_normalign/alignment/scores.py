@@ -64,12 +64,11 @@ class ScoresResult(Result):
     @property
     def signature(self) -> dict[str, object]:  # type: ignore[override]
         """What all systems have in common."""
-        first, *others = self.systems
-        shared = {**first.options}
-        for other in others:
-            shared = dict(shared.items() & other.options.items())
-        ordered = {name: value for name, value in first.options.items() if name in shared}
-        return {**ordered, "version": __version__}
+        shared = {}
+        for name, value in self.systems[0].options.items():
+            if all((name, value) in system.options.items() for system in self.systems):
+                shared[name] = value
+        return {**shared, "version": __version__}
 
     @property
     def findings(self) -> list[str]:
