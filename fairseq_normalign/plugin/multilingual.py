@@ -132,5 +132,5 @@ class MultilingualTask(TranslationNormalignTask):
                 bos_token=marks.start,
             )
         if self.export is not None:
-            self.export.add_hypotheses(generator, models, sample, beams)
+            self.export.add_hypotheses(generator, sample, beams)
         return beams

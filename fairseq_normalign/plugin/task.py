@@ -188,7 +188,7 @@ class TranslationNormalignTask(TranslationTask):
     def inference_step(self, generator, models, sample, *args, **kwargs):
         beams = super().inference_step(generator, models, sample, *args, **kwargs)
         if self.export is not None:
-            self.export.add_hypotheses(generator, models, sample, beams)
+            self.export.add_hypotheses(generator, sample, beams)
         return beams
 
     def valid_step(self, sample, model, criterion):
