@@ -14,12 +14,7 @@ import numpy as np
 
 from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import (
-    NONE,
-    AlignOptions,
-    check_place,
-    every_evidence,
-)
+from fairseq_normalign.alignment.evidence import NONE, AlignOptions, check_place, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
@@ -409,10 +404,7 @@ class NormAligner(OpenAligner):
             checked_layer(self.forcing, layer, head)
 
     def run_by(
-        self,
-        decision: Decision,
-        streams: Sequence[Iterable[Pair]],
-        progress: Progress | None,
+        self, decision: Decision, streams: Sequence[Iterable[Pair]], progress: Progress | None
     ) -> Iterator[Soft]:
         for (soft,) in self.evidences_many(streams[0], [decision.evidence], progress=progress):
             yield soft
@@ -452,11 +444,7 @@ class NormAligner(OpenAligner):
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
         return map_batches(
-            pairs,
-            run,
-            max_tokens=self.options.batch_tokens,
-            window=window,
-            progress=progress,
+            pairs, run, max_tokens=self.options.batch_tokens, window=window, progress=progress
         )
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:

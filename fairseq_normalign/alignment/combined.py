@@ -18,12 +18,7 @@ from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progre
 from fairseq_normalign.alignment.bitext import Bitext, bitext_of
 from fairseq_normalign.alignment.combine import MEANS, link_matrix
 from fairseq_normalign.alignment.decision import Decision
-from fairseq_normalign.alignment.evidence import (
-    AUTO,
-    COMBINATIONS,
-    LEARNED,
-    every_evidence,
-)
+from fairseq_normalign.alignment.evidence import AUTO, COMBINATIONS, LEARNED, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     FEW,
     SAMPLE,
@@ -199,10 +194,7 @@ class CombinedAligner(OpenAligner):
         return evidences
 
     def run_by(
-        self,
-        decision: Decision,
-        streams: Sequence[Iterable[Any]],
-        progress: Progress | None,
+        self, decision: Decision, streams: Sequence[Iterable[Any]], progress: Progress | None
     ) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
         evidences, model = decision.evidences, decision.model

@@ -9,15 +9,7 @@ from dataclasses import dataclass, field
 from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aer import Counts, percent
 from fairseq_normalign.files import short_names
-from fairseq_normalign.results.blocks import (
-    Block,
-    Cell,
-    Curve,
-    Curves,
-    Facts,
-    Point,
-    Table,
-)
+from fairseq_normalign.results.blocks import Block, Cell, Curve, Curves, Facts, Point, Table
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.results.text import as_text
 from fairseq_normalign.version import __version__

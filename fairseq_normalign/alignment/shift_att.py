@@ -59,10 +59,7 @@ class ShiftAttAligner(OpenAligner):
         return _decision(*agreeing_layers(forward, turned), pairs=len(samples[0]))
 
     def run_by(
-        self,
-        decision: Decision,
-        streams: Sequence[Iterable[Pair]],
-        progress: Progress | None,
+        self, decision: Decision, streams: Sequence[Iterable[Pair]], progress: Progress | None
     ) -> Iterator[Soft]:
         """Soft alignments that are 0 where there is no link.
 

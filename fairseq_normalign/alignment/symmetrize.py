@@ -34,11 +34,7 @@ HEURISTICS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-dia
 
 
 def symmetrize(
-    forward: Set[Link],
-    reverse: Set[Link],
-    heuristic: str,
-    *,
-    variant: str = "moses",
+    forward: Set[Link], reverse: Set[Link], heuristic: str, *, variant: str = "moses"
 ) -> set[Link]:
     """The links that a heuristic makes of two directions.
 

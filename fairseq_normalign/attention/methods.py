@@ -245,9 +245,7 @@ def _lrp(rules: str) -> Method:
 METHODS: dict[str, Method] = {
     "weights": Method(weights, "α, averaged over heads"),
     "norms": Method(
-        norms,
-        "‖Σ_h αf(x)‖, the vectors of all heads summed (Kobayashi et al., 2020)",
-        needs=VALUES,
+        norms, "‖Σ_h αf(x)‖, the vectors of all heads summed (Kobayashi et al., 2020)", needs=VALUES
     ),
     "head-norms": Method(head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES),
     **{name: _lrp(rules) for name, rules in LRP_RULES.items()},

@@ -156,11 +156,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
 
     def __init__(self, task, cfg: L0CriterionConfig):
         super().__init__(
-            task,
-            cfg.sentence_avg,
-            cfg.label_smoothing,
-            cfg.ignore_prefix_size,
-            cfg.report_accuracy,
+            task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy
         )
         self.warmup, self.target = cfg.l0_warmup_updates, cfg.target_heads
         self.lambdas: dict[str, float] = {}

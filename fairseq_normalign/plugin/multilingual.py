@@ -22,10 +22,7 @@ from fairseq_normalign.host.special_tokens import (
     special_tokens_of,
 )
 from fairseq_normalign.options import option
-from fairseq_normalign.plugin.task import (
-    TranslationNormalignConfig,
-    TranslationNormalignTask,
-)
+from fairseq_normalign.plugin.task import TranslationNormalignConfig, TranslationNormalignTask
 
 
 class Coded:

@@ -113,10 +113,7 @@ def test_specs(text, evidence, reverse, weight):
             {"combine": "sum"},
             "unknown combination 'sum'; expected one of: auto, learned, product, harmonic, mean",
         ),
-        (
-            {"evidences": [Evidence("norms", 5, "input")]},
-            "layer 6: the model has layers 1 to 2",
-        ),
+        ({"evidences": [Evidence("norms", 5, "input")]}, "layer 6: the model has layers 1 to 2"),
         ({"evidences": [Evidence(reverse=True)]}, "there is no reverse model"),
         ({"evidences": [Evidence(weight=0)]}, "the evidences have weight 0"),
     ],

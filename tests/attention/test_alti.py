@@ -24,16 +24,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from tests.attention.test_block import (
-    BLOCKS,
-    B,
-    C,
-    H,
-    T,
-    make_block,
-    slow_attended,
-    slow_terms,
-)
+from tests.attention.test_block import BLOCKS, B, C, H, T, make_block, slow_attended, slow_terms
 from tests.attention.test_recorder import MODELS, randomised
 from tests.conftest import ToyTask, build_model
 
