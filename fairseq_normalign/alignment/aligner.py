@@ -335,10 +335,9 @@ class NormAligner(OpenAligner):
                 ``scheme``, ``tokenizer`` and others (see ``PairReader.from_names``).
         """
         own = {field.name for field in fields(AlignOptions)}
-        choices = {name: value for name, value in options.items() if name in own}
-        reading = {name: value for name, value in options.items() if name not in own}
+        choices = {name: options.pop(name) for name in own & options.keys()}
         network, task = load_single(path, data, overrides)
-        reader = PairReader.from_names(task, **reading)
+        reader = PairReader.from_names(task, **options)
         return cls(TeacherForcing(network.to(device), task), reader, **choices)
 
     def __repr__(self) -> str:

@@ -243,13 +243,17 @@ def _update(
 ) -> float:
     """One update; returns the loss before it."""
     (queries, keys, padding), links, weights = batch
-    queries = with_neighbours(_dropped(queries, dropout, generator))
-    keys = _dropped(keys, dropout, generator)
-    loss = link_loss(log_shares(head, queries, keys, padding), links, weights)
+    dropped = _dropped(queries, dropout, generator), _dropped(keys, dropout, generator)
+    loss = _loss(head, (HeadStates(*dropped, padding), links, weights))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     return float(loss.detach())
+
+
+def _loss(head: AlignmentHead, batch: tuple[HeadStates, Tensor, Tensor]) -> Tensor:
+    (queries, keys, padding), links, weights = batch
+    return link_loss(log_shares(head, with_neighbours(queries), keys, padding), links, weights)
 
 
 def _dropped(states: Tensor, rate: float, generator: torch.Generator) -> Tensor:
@@ -265,9 +269,8 @@ def _mean_loss(corpus: Corpus, head: AlignmentHead, numbers: Sequence[Sequence[i
     total = weight = 0.0
     with torch.no_grad():
         for batch in numbers:
-            (queries, keys, padding), links, weights = corpus.batch(batch)
-            shares = log_shares(head, with_neighbours(queries), keys, padding)
-            of_batch = float(weights.sum())
-            total += of_batch * float(link_loss(shares, links, weights))
+            read = corpus.batch(batch)
+            of_batch = float(read[-1].sum())
+            total += of_batch * float(_loss(head, read))
             weight += of_batch
     return total / max(weight, 1e-9)

@@ -58,20 +58,13 @@ def _merge(
     sizes = np.bincount(ids)  # pieces of each word
     if len(sizes) == len(ids) and sizes.all():  # every word is one piece
         return soft
-    words = np.flatnonzero(sizes)
-    sizes = sizes[words]
     merged = MERGES[how].reduceat(soft, sizes.cumsum() - sizes, axis=axis)
+    sizes = sizes.astype(soft.dtype)
+    if axis == -2:
+        sizes = sizes[:, None]
     if how == "mean":
-        divisors = sizes.astype(soft.dtype)
-        merged = merged / (divisors if axis == -1 else divisors[:, None])
-    count = int(ids[-1]) + 1
-    if len(words) == count:
-        return merged
-    shape = list(merged.shape)
-    shape[axis] = count
-    full = np.zeros(shape, dtype=merged.dtype)
-    full.swapaxes(axis, 0)[words] = merged.swapaxes(axis, 0)
-    return full
+        merged = merged / np.maximum(sizes, 1)
+    return np.where(sizes > 0, merged, 0)  # words without pieces have what is next to them
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:

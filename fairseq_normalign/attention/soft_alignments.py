@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 from torch import Tensor
@@ -102,21 +103,21 @@ def _matrices(
     batch = _recorded(forcing, pairs, evidences)
     targets = max(len(pair.target.tokens) for pair in pairs)
     sources = max(len(pair.source.tokens) for pair in pairs)
-    computed: dict[tuple, np.ndarray] = {}
+
+    @cache  # steps of an evidence are rows of one matrix
+    def matrix_of(method: str, layer: int | None, head: int | None) -> np.ndarray:
+        place = None
+        if layer is not None and head is not None:
+            check_head_method(method)
+            place = forcing.head_place(layer, head)
+        matrix = method_of(method).compute(batch, layer, place)
+        return matrix.float().cpu().numpy() if isinstance(matrix, Tensor) else matrix
+
     matrices = []
     for evidence in evidences:
-        method, layer, head = evidence.method, evidence.layer, evidence.head
-        if (method, layer, head) not in computed:
-            place = None
-            if layer is not None and head is not None:
-                check_head_method(method)
-                place = forcing.head_place(layer, head)
-            matrix = method_of(method).compute(batch, layer, place)
-            if isinstance(matrix, Tensor):
-                matrix = matrix.float().cpu().numpy()
-            computed[method, layer, head] = matrix
+        matrix = matrix_of(evidence.method, evidence.layer, evidence.head)
         first = STEPS[evidence.step]
-        matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
+        matrices.append(matrix[:, first : first + targets - 1, :sources])
     return matrices
 
 

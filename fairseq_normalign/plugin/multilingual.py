@@ -42,11 +42,6 @@ class Coded:
         return getattr(self.sentences, name)
 
 
-def _first_file(folder, names):
-    """The path of the first of some files that is there; None if there is none."""
-    return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class MultilingualConfig(TranslationNormalignConfig):
     language_codes: ChoiceEnum(list(LAYOUTS)) = option(  # type: ignore[valid-type]
@@ -63,12 +58,13 @@ class MultilingualTask(TranslationNormalignTask):
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         folder = Path(utils.split_paths(cfg.data)[0])
-        sources = [DICTIONARY, f"dict.{cfg.source_lang}.txt"]
-        source = _first_file(folder, sources) or folder / sources[0]
-        target = _first_file(folder, [TARGET_DICTIONARY])
-        if target is None and source.name != DICTIONARY:  # of fairseq-preprocess
-            target = _first_file(folder, [f"dict.{cfg.target_lang}.txt"])
-        dictionaries = [cls.load_dictionary(str(path)) for path in (source, target or source)]
+        source, target = folder / DICTIONARY, folder / TARGET_DICTIONARY
+        if not source.is_file():  # of fairseq-preprocess
+            source, target = (
+                folder / f"dict.{language}.txt" for language in (cfg.source_lang, cfg.target_lang)
+            )
+        paths = source, target if target.is_file() else source
+        dictionaries = [cls.load_dictionary(str(path)) for path in paths]
         return cls(cfg, *dictionaries)
 
     def load_dataset(self, split, **kwargs):
