@@ -5,7 +5,6 @@ tokens while a model trains.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +54,6 @@ class SourceNoise:
             is_word.append(not (is_special or symbol.startswith("madeupword")))
         self.marks = torch.tensor(is_mark)  # of each type: whether it is part of no word
         self.types = np.flatnonzero(is_word)  # that are drawn
-
-    def __call__(self, sample: Mapping[str, Any], update: int) -> dict[str, Any]:
-        """A batch of fairseq with noise in its source; the batch itself is left as it is."""
-        inputs = sample["net_input"]
-        noisy = self.replaced(inputs["src_tokens"], sample["id"], update)
-        return {**sample, "net_input": {**inputs, "src_tokens": noisy}}
 
     def replaced(self, tokens: Tensor, numbers: Tensor, update: int) -> Tensor:
         """Source tokens (B, S) of the sentences of these numbers (B,), with noise."""
@@ -121,7 +114,9 @@ class TranslationNormalignTask(TranslationTask):
 
     def train_step(self, sample, model, criterion, optimizer, update_num, **more):
         if self.noise is not None:
-            sample = self.noise(sample, update_num)
+            inputs = sample["net_input"]
+            noisy = self.noise.replaced(inputs["src_tokens"], sample["id"], update_num)
+            sample = {**sample, "net_input": {**inputs, "src_tokens": noisy}}
         return super().train_step(sample, model, criterion, optimizer, update_num, **more)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
