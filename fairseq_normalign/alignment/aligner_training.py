@@ -118,7 +118,9 @@ class Corpus:
     def batch(self, numbers: Sequence[int]) -> tuple[HeadStates, Tensor, Tensor]:
         """States of some pairs, links (B, T, S) and what rows count (B, T), padded on the right."""
         columns = max(self.labels[number][0].shape[1] for number in numbers)
-        queries, keys, padding, links, weights = [], [], [], [], []
+        queries: list[Tensor] = []
+        keys: list[Tensor] = []
+        padding, links, weights = [], [], []
         for number in numbers:
             of_links, of_weights = map(torch.from_numpy, self.labels[number])
             sources = of_links.shape[1]
