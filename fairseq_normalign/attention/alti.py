@@ -34,7 +34,6 @@ from torch import Tensor
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import norms, over_pairs
 from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import Name
 from fairseq_normalign.host.batches import Progress, map_batches
 from fairseq_normalign.host.pairs import Pair
@@ -161,7 +160,7 @@ def source_shares(
     """How much of each decoder state comes from the source, and not from the prefix, by ALTI+.
 
     Args:
-        forcing: of an encoder–decoder model, looking at its source–target attention.
+        forcing: of an encoder–decoder model.
         max_tokens: of a batch; changes only the speed.
         progress: called with the number of pairs that were finished since its last call.
 
@@ -169,11 +168,6 @@ def source_shares(
         For each pair, in input order, (L, T): from 0 to 1, by decoder layer and step. Step t reads
         target token t - 1, or the start mark, and predicts token t.
     """
-    if forcing.attention != "cross":
-        raise InputError(
-            f"shares of the source are of cross attention; expected it instead of "
-            f"{forcing.attention}"
-        )
     run = partial(batch_source_shares, forcing)
     return map_batches(pairs, run, max_tokens=max_tokens, progress=progress)
 
