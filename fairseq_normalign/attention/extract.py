@@ -64,7 +64,8 @@ def _merge(
         sizes = sizes[:, None]
     if how == "mean":
         merged = merged / np.maximum(sizes, 1)
-    return np.where(sizes > 0, merged, 0)  # words without pieces have what is next to them
+    # Words without pieces have what is next to them.
+    return merged if sizes.all() else np.where(sizes > 0, merged, 0)
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
