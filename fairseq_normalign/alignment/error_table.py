@@ -38,7 +38,6 @@ from fairseq_normalign.results.blocks import (
 )
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.chunks import Chunk, Partial
-from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import measure_here
 from fairseq_normalign.text.links import Gold, GoldFile, InMemory, read_together
 from fairseq_normalign.version import __version__
@@ -335,8 +334,6 @@ class MethodErrors:
                 row.append(count(set(aligner.links(soft, evidence.method)), gold))
             rows.append(row)
         return Partial({"counts.rows": np.array(rows, dtype=np.int32)}, notes=notes)
-
-    merge = staticmethod(merged)
 
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> ErrorTable:
         evidences = _evidences(prepared["evidences"])

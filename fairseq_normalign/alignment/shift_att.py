@@ -118,11 +118,10 @@ def agreeing_layers(
         forward: for each layer of one model the links (source, target) of some sentence pairs.
         backward: for each layer of the other one the links of the same pairs, turned round.
     """
-
-    def agree(layers: tuple[int, int]) -> float:
-        return agreement(forward[layers[0]], backward[layers[1]])
-
-    return max(product(forward, backward), key=agree)
+    agreements = {}
+    for i, j in product(forward, backward):
+        agreements[i, j] = agreement(forward[i], backward[j])
+    return max(agreements, key=agreements.__getitem__)
 
 
 def _links_by_layer(aligner: NormAligner, pairs: Iterable[Pair]) -> dict[int, list[set[Link]]]:

@@ -122,12 +122,10 @@ class PatientGenerator(SequenceGenerator):
             lprobs = lprobs.masked_fill(lprobs.isfinite(), 0.0)
         return lprobs, tokens, scores
 
-    def finalize_hypos(
-        self, step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest
-    ):
+    def finalize_hypos(self, *state):
         if not isinstance(self.search, PatientBeams):
-            more = (step, bbsz_idx, eos_scores, tokens, scores)
-            return super().finalize_hypos(*more, finalized, finished, beam_size, *rest)
+            return super().finalize_hypos(*state)
+        step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest = state
         # Scores are compared here, one by one: a GPU would be waited for each time.
         more = (step, bbsz_idx, eos_scores.cpu(), tokens, scores)
         searched = [number for number, is_finished in enumerate(finished) if not is_finished]
@@ -140,10 +138,10 @@ class PatientGenerator(SequenceGenerator):
         self.search.found = [finalized[number] for number in searched]
         return ended
 
-    def is_finished(self, step, unfin_idx, max_len, finalized_sent_len, beam_size):
+    def is_finished(self, step, unfin_idx, max_len, *more):
         if isinstance(self.search, PatientBeams):
             return step == max_len or self.search.closed[unfin_idx]
-        return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
+        return super().is_finished(step, unfin_idx, max_len, *more)
 
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):

@@ -91,12 +91,9 @@ class MultilingualTask(TranslationNormalignTask):
             dataset, src_eos=eos, tgt_bos=eos, new_tgt_bos=marks.start
         )
 
-    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        code = self.target_code
-        extra = dict(extra_gen_cls_kwargs or {})
-        if code is not None:
-            extra["symbols_to_strip_from_output"] = {code}
-        return super().build_generator(models, args, seq_gen_cls, extra, **kwargs)
+    def search_options(self, models, args):
+        options, code = super().search_options(models, args), self.target_code
+        return options if code is None else {**options, "symbols_to_strip_from_output": {code}}
 
     @property
     def target_code(self) -> int | None:

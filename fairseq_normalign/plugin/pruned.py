@@ -32,29 +32,16 @@ class PrunedAttention(MultiheadAttention):
     fairseq's own code can do this where it computes step by step, but not without any head.
     """
 
-    def forward(
-        self,
-        query,
-        key,
-        value,
-        key_padding_mask=None,
-        incremental_state=None,
-        need_weights=True,
-        static_kv=False,
-        attn_mask=None,
-        before_softmax=False,
-        need_head_weights=False,
-    ):
+    def forward(self, query, key, value, **options):
         if self.num_heads:
-            options = (key_padding_mask, incremental_state, need_weights, static_kv, attn_mask)
-            return super().forward(query, key, value, *options, before_softmax, need_head_weights)
-        keys = self._key_count(query, key, incremental_state)
+            return super().forward(query, key, value, **options)
+        keys = self._key_count(query, key, options.get("incremental_state"))
         queries, batch, _ = query.shape
-        # Zeros; one head of them stands in for none, as fairseq takes the mean over heads.
-        heads = (1,) if need_head_weights else ()
-        weights = None
-        if need_weights or need_head_weights:
-            weights = query.new_zeros(*heads, batch, queries, keys)
+        weights = None  # or zeros; one head of them stands in for none, as fairseq takes the mean
+        if options.get("need_head_weights", False):
+            weights = query.new_zeros(1, batch, queries, keys)
+        elif options.get("need_weights", True):
+            weights = query.new_zeros(batch, queries, keys)
         bias = self.out_proj.bias
         return torch.zeros_like(query) if bias is None else bias.expand(query.shape), weights
 

@@ -154,17 +154,13 @@ class TranslationNormalignTask(TranslationTask):
         return self.bpe
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        if seq_gen_cls is None:
-            seq_gen_cls = PatientGenerator
-            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **self._search(models, args)}
-        generator = super().build_generator(
-            models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs
-        )
+        extra = {**(extra_gen_cls_kwargs or {}), **self.search_options(models, args)}
+        generator = super().build_generator(models, args, PatientGenerator, extra, **kwargs)
         if self.export is not None:
             self.export.follow(generator, models, args)
         return generator
 
-    def _search(self, models, args) -> dict[str, Any]:
+    def search_options(self, models, args) -> dict[str, Any]:
         """How translations are searched for, and aligned."""
         wanted = getattr(args, "print_alignment", None)
         if wanted and len(models) > 1:
