@@ -14,19 +14,14 @@ import numpy as np
 
 from fairseq_normalign.alignment.decision import Decision, learned_text, read_learned
 from fairseq_normalign.alignment.evidence import AUTO as AUTO
-from fairseq_normalign.alignment.evidence import (
-    NONE,
-    AlignOptions,
-    check_place,
-    every_evidence,
-)
+from fairseq_normalign.alignment.evidence import NONE, AlignOptions, check_place, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     SAMPLE,
     LayerVote,
     decisive_samples,
     warn_of_noise,
 )
-from fairseq_normalign.attention.extract import PIECE_ARGMAX, confidences, links_of, row_shares
+from fairseq_normalign.attention.extract import PIECE_ARGMAX, links_of, row_shares, values_of
 from fairseq_normalign.attention.methods import full_spec, method_of
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.attention.soft_alignments import share_matrices, soft_alignments
@@ -57,12 +52,7 @@ class Aligner(ABC):
 
     forcing: TeacherForcing  # of the model that translates source to target
     reader: PairReader
-    sample_size: int  # how many of the first pairs are to decide what is open
-
-    @property
-    @abstractmethod
-    def models(self) -> Sequence[NormAligner]:
-        """The aligner of each model, which has its ``forcing`` and ``reader``."""
+    models: Sequence[NormAligner]  # the aligner of each model, which has such a pair of its own
 
     @abstractmethod
     def decide_on(self, *streams: Iterable[Any]) -> tuple[DecidedAligner, list[Iterable[Any]]]:
@@ -119,10 +109,7 @@ class Aligner(ABC):
 
     def soft(self, source: Text, target: Text) -> Soft:
         """The soft alignment of one pair: ``words`` (T, S), and ``null`` (T,), what </s> gets."""
-        streams = [list(stream) for stream in self.read([(source, target)])]
-        (pair,) = streams[0]
-        soft = next(iter(self.run(*streams)))
-        return soft._replace(texts=(pair.source.text, pair.target.text))
+        return next(self.soft_many([(source, target)]))
 
     def soft_many(self, pairs: Iterable[tuple[Text, Text]]) -> Iterator[Soft]:
         """The soft alignment of each pair of texts, in input order."""
@@ -156,8 +143,8 @@ class OpenAligner(Aligner):
         """Hard links of a soft alignment."""
 
     @abstractmethod
-    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
-        """For each link its probability, or the share that it has of what its target word takes."""
+    def shares_by(self, decision: Decision, soft: Soft) -> np.ndarray:
+        """The probability of each link, or its share of what its target word takes, (T, S)."""
 
     @abstractmethod
     def signature_by(self, decision: Decision) -> dict[str, Any]:
@@ -168,7 +155,8 @@ class OpenAligner(Aligner):
         return None
 
     @property
-    def sample_size(self) -> int:  # type: ignore[override]
+    def sample_size(self) -> int:
+        """How many of the first pairs are to decide what is open."""
         return self.decided_on if self.remembered is None else 0
 
     def decide_on(self, *streams: Iterable[Any]) -> tuple[DecidedAligner, list[Iterable[Any]]]:
@@ -241,18 +229,12 @@ class DecidedAligner(Aligner):
         decision: what it left open.
     """
 
-    sample_size = 0
-
     def __init__(self, aligner: OpenAligner, decision: Decision):
-        self.aligner, self.decision = aligner, decision
+        self.aligner, self.decision, self.models = aligner, decision, aligner.models
         self.forcing, self.reader = aligner.forcing, aligner.reader
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aligner!r}, {self.signature()})"
-
-    @property
-    def models(self) -> Sequence[NormAligner]:
-        return self.aligner.models
 
     @property
     def agreement(self) -> float | None:
@@ -266,9 +248,13 @@ class DecidedAligner(Aligner):
         """Hard links of a soft alignment."""
         return self.aligner.links_by(self.decision, soft)
 
+    def shares(self, soft: Soft) -> np.ndarray:
+        """The probability of each link, or its share of what its target word takes, (T, S)."""
+        return self.aligner.shares_by(self.decision, soft)
+
     def confidences(self, soft: Soft, links: Sequence[Link]) -> list[float]:
-        """For each link its probability, or the share that it has of what its target word takes."""
-        return self.aligner.confidences(self.decision, soft, links)
+        """The same of some links."""
+        return values_of(self.shares(soft), links)
 
     def signature(self) -> dict[str, Any]:
         return self.aligner.signature_by(self.decision)
@@ -314,7 +300,7 @@ class NormAligner(OpenAligner):
     ):
         if not forcing.layers_with_heads():
             raise InputError("the source–target attention has no heads left: nothing to align by")
-        self.forcing, self.reader = forcing, reader
+        self.forcing, self.reader, self.models = forcing, reader, [self]
         self.options = options = replace(options or AlignOptions(), **changes)
         # What the options name, from 0; None where they leave it open.
         self.layer = self.head = None
@@ -349,18 +335,13 @@ class NormAligner(OpenAligner):
                 ``scheme``, ``tokenizer`` and others (see ``PairReader.from_names``).
         """
         own = {field.name for field in fields(AlignOptions)}
-        choices = {name: value for name, value in options.items() if name in own}
-        reading = {name: value for name, value in options.items() if name not in own}
+        choices = {name: options.pop(name) for name in own & options.keys()}
         network, task = load_single(path, data, overrides)
-        reader = PairReader.from_names(task, **reading)
+        reader = PairReader.from_names(task, **options)
         return cls(TeacherForcing(network.to(device), task), reader, **choices)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.forcing.model).__name__}, {self.options})"
-
-    @property
-    def models(self) -> Sequence[NormAligner]:
-        return [self]
 
     @property
     def evidence(self) -> Evidence | None:
@@ -392,14 +373,27 @@ class NormAligner(OpenAligner):
         if self.layer is not None:
             of_layer = [evidence for evidence in candidates if evidence.layer == self.layer]
             candidates = [evidence._replace(head=self.head) for evidence in of_layer]
-        vote = LayerVote(candidates, null=self.options.null)
         with bar("choosing a layer", total=len(pairs)) as shown:
-            for softs in self.evidences_many(pairs, candidates, progress=shown.update):
-                vote.add(softs)
+            (vote,) = self.votes([candidates], pairs, progress=shown.update)
         chosen = vote.chosen()
         agreement = vote.agreement_of(chosen[0])
         warn_of_noise(agreement, len(pairs), self.languages)
         return chosen, agreement
+
+    def votes(
+        self,
+        candidates: Sequence[Sequence[Evidence]],
+        pairs: Iterable[Pair],
+        *,
+        progress: Progress | None = None,
+    ) -> list[LayerVote]:
+        """What pairs say of several choices of layers and steps, in one pass."""
+        votes = [LayerVote(of_choice, null=self.options.null) for of_choice in candidates]
+        for softs in self.evidences_many(pairs, list(chain(*candidates)), progress=progress):
+            rest = iter(softs)
+            for vote in votes:
+                vote.add(list(islice(rest, len(vote.candidates))))
+        return votes
 
     def check(self, evidence: Evidence) -> None:
         """Refuses an evidence that the model does not have."""
@@ -409,10 +403,7 @@ class NormAligner(OpenAligner):
             checked_layer(self.forcing, layer, head)
 
     def run_by(
-        self,
-        decision: Decision,
-        streams: Sequence[Iterable[Pair]],
-        progress: Progress | None,
+        self, decision: Decision, streams: Sequence[Iterable[Pair]], progress: Progress | None
     ) -> Iterator[Soft]:
         for (soft,) in self.evidences_many(streams[0], [decision.evidence], progress=progress):
             yield soft
@@ -452,11 +443,7 @@ class NormAligner(OpenAligner):
         # Results wait for their turn: fewer at once if they are many.
         window = max(100, WINDOW // max(1, len(evidences) // 6))
         return map_batches(
-            pairs,
-            run,
-            max_tokens=self.options.batch_tokens,
-            window=window,
-            progress=progress,
+            pairs, run, max_tokens=self.options.batch_tokens, window=window, progress=progress
         )
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
@@ -467,15 +454,12 @@ class NormAligner(OpenAligner):
         rule = self.options.rule_of(method or self.options.method)
         return links_of(soft, rule, null=self.options.null)
 
-    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
-        return confidences(soft.words, links, null=self._null(soft))
+    def shares_by(self, decision: Decision, soft: Soft) -> np.ndarray:
+        return self.shares(soft)
 
     def shares(self, soft: Soft) -> np.ndarray:
         """A soft alignment as shares of what each target word takes, (T, S)."""
-        return row_shares(soft.words, self._null(soft))
-
-    def _null(self, soft: Soft) -> np.ndarray | None:
-        return soft.null if self.options.null else None
+        return row_shares(soft.words, soft.null if self.options.null else None)
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
         evidence, options = decision.evidence, self.options

@@ -68,7 +68,6 @@ class Corpus:
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the corpus)
-        self.widths = (0, 0)  # Q and K
         self.starts: dict[int, int] = {}  # where the states of a pair begin, in bytes
         # By the number of the pair: links of its rows, (T, S), and what each row counts, (T,).
         self.labels: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -107,10 +106,9 @@ class Corpus:
     def add(self, number: int, queries: Tensor, keys: Tensor) -> None:
         """Stores the states (T, Q) and (S, K) of the pair that has this number."""
         self.starts[number] = self.file.seek(0, SEEK_END)
-        self.widths = queries.shape[-1], keys.shape[-1]
         try:
             for states in (queries, keys):
-                self.file.write(states.half().cpu().numpy().tobytes())
+                np.save(self.file, states.half().cpu().numpy())
         except OSError as error:
             raise InputError(
                 f"{tempfile.gettempdir()}: the states of {len(self.starts)} pairs fill it "
@@ -120,23 +118,20 @@ class Corpus:
     def batch(self, numbers: Sequence[int]) -> tuple[HeadStates, Tensor, Tensor]:
         """States of some pairs, links (B, T, S) and what rows count (B, T), padded on the right."""
         columns = max(self.labels[number][0].shape[1] for number in numbers)
-        queries, keys, padding, links, weights = [], [], [], [], []
+        queries: list[Tensor] = []
+        keys: list[Tensor] = []
+        padding, links, weights = [], [], []
         for number in numbers:
             of_links, of_weights = map(torch.from_numpy, self.labels[number])
-            targets, sources = of_links.shape
+            sources = of_links.shape[1]
             self.file.seek(self.starts[number])
-            queries.append(self._read(targets, self.widths[0]))
-            keys.append(self._read(sources, self.widths[1]))
+            for states in (queries, keys):
+                states.append(torch.from_numpy(np.load(self.file)).float())
             padding.append(torch.arange(columns) >= sources)
             links.append(functional.pad(of_links, (0, columns - sources)))
             weights.append(of_weights)
         pad = partial(pad_sequence, batch_first=True)
         return HeadStates(pad(queries), pad(keys), torch.stack(padding)), pad(links), pad(weights)
-
-    def _read(self, tokens: int, width: int) -> Tensor:
-        """The next states in the file."""
-        stored = np.frombuffer(self.file.read(2 * tokens * width), np.float16)
-        return torch.from_numpy(stored.reshape(tokens, width).astype(np.float32))
 
     def batches(self, numbers: Sequence[int], max_tokens: int) -> list[list[int]]:
         """Pairs of similar length together."""
@@ -191,9 +186,9 @@ def train_head(
     rng = np.random.default_rng(options.seed)
     learned, held_out = _split(sorted(corpus.labels), options.held_out, rng)
     generator = torch.Generator().manual_seed(options.seed)
-    queries, keys = corpus.widths
-    # Three states for each query: its neighbours are read as well.
-    head = AlignmentHead.random(3 * queries, keys, width=options.width, generator=generator)
+    (queries, keys, _), _, _ = corpus.batch(learned[:1])
+    inputs = with_neighbours(queries).shape[-1], keys.shape[-1]
+    head = AlignmentHead.random(*inputs, width=options.width, generator=generator)
     learned_batches = corpus.batches(learned, options.batch_tokens)
     held_out_batches = corpus.batches(held_out, options.batch_tokens)
     total, done = options.epochs * len(learned_batches), 0
@@ -250,13 +245,17 @@ def _update(
 ) -> float:
     """One update; returns the loss before it."""
     (queries, keys, padding), links, weights = batch
-    queries = with_neighbours(_dropped(queries, dropout, generator))
-    keys = _dropped(keys, dropout, generator)
-    loss = link_loss(log_shares(head, queries, keys, padding), links, weights)
+    dropped = _dropped(queries, dropout, generator), _dropped(keys, dropout, generator)
+    loss = _loss(head, (HeadStates(*dropped, padding), links, weights))
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
     return float(loss.detach())
+
+
+def _loss(head: AlignmentHead, batch: tuple[HeadStates, Tensor, Tensor]) -> Tensor:
+    (queries, keys, padding), links, weights = batch
+    return link_loss(log_shares(head, with_neighbours(queries), keys, padding), links, weights)
 
 
 def _dropped(states: Tensor, rate: float, generator: torch.Generator) -> Tensor:
@@ -272,9 +271,8 @@ def _mean_loss(corpus: Corpus, head: AlignmentHead, numbers: Sequence[Sequence[i
     total = weight = 0.0
     with torch.no_grad():
         for batch in numbers:
-            (queries, keys, padding), links, weights = corpus.batch(batch)
-            shares = log_shares(head, with_neighbours(queries), keys, padding)
-            of_batch = float(weights.sum())
-            total += of_batch * float(link_loss(shares, links, weights))
+            read = corpus.batch(batch)
+            of_batch = float(read[-1].sum())
+            total += of_batch * float(_loss(head, read))
             weight += of_batch
     return total / max(weight, 1e-9)

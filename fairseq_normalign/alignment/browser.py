@@ -162,16 +162,13 @@ def system_of_links(
         total: how many pairs the corpus has, if that is known.
     """
     system = System(name, [LINKS], [LINKS], languages, soft=False)
-    text_at = {text.line: text for text in texts}
-    lines = 0
-    for lines, links in enumerate(LinkFile(path), 1):
-        if lines in text_at:
-            text = text_at[lines]
-            shape = len(text.target), len(text.source)
-            linked = link_matrix(links, shape, f"{path}:{lines}")
-            shares = row_shares(np.pad(linked, ((0, 0), (0, 1))))  # none of </s>
-            system.add(text, [shares], [sorted(links)])
+    links = list(LinkFile(path))
     expected = texts[-1].line if total is None else total
-    if lines < texts[-1].line or total not in (None, lines):
-        raise InputError(f"{path}: has {lines} lines; the corpus has {expected} pairs")
+    if len(links) < expected or total not in (None, len(links)):
+        raise InputError(f"{path}: has {len(links)} lines; the corpus has {expected} pairs")
+    for text in texts:
+        shape = len(text.target), len(text.source)
+        linked = link_matrix(links[text.line - 1], shape, f"{path}:{text.line}")
+        shares = row_shares(np.pad(linked, ((0, 0), (0, 1))))  # none of </s>
+        system.add(text, [shares], [sorted(links[text.line - 1])])
     return system

@@ -18,12 +18,7 @@ from fairseq_normalign.alignment.aligner import NormAligner, OpenAligner, Progre
 from fairseq_normalign.alignment.bitext import Bitext, bitext_of
 from fairseq_normalign.alignment.combine import MEANS, link_matrix
 from fairseq_normalign.alignment.decision import Decision
-from fairseq_normalign.alignment.evidence import (
-    AUTO,
-    COMBINATIONS,
-    LEARNED,
-    every_evidence,
-)
+from fairseq_normalign.alignment.evidence import AUTO, COMBINATIONS, LEARNED, every_evidence
 from fairseq_normalign.alignment.layer_choice import (
     FEW,
     SAMPLE,
@@ -32,7 +27,7 @@ from fairseq_normalign.alignment.layer_choice import (
     warn_of_noise,
 )
 from fairseq_normalign.alignment.learned import EXTERNAL, Example, Group, learn_links
-from fairseq_normalign.attention.extract import confidences, extractor, mutual_argmax, values_of
+from fairseq_normalign.attention.extract import extractor, mutual_argmax, row_shares
 from fairseq_normalign.attention.methods import full_spec
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -101,14 +96,14 @@ class CombinedAligner(OpenAligner):
         if (links or bitext) and combine in MEANS:
             what = "links of other aligners" if links else "bitext"
             raise InputError(f"{what}: needs combination learned, not {combine}")
-        self.aligners = [forward] if backward is None else [forward, backward]
+        self.models = [forward] if backward is None else [forward, backward]
         self.forcing, self.reader = forward.forcing, forward.reader
         self.combine = LEARNED if links or bitext else combine
         self.link_streams, self.learn_pairs = links, learn_pairs
         self.bitext, self.corpus = bitext, corpus
         self.extract = extract
         extractor(extract or "relative")  # a combination has no pieces
-        check_directions(self.aligners)
+        check_directions(self.models)
         self.evidences = self._checked(evidences) if evidences else None
         if self.combine not in MEANS:
             self.decided_on = max(SAMPLE, learn_pairs)
@@ -116,25 +111,21 @@ class CombinedAligner(OpenAligner):
             self.remembered = Decision(combine, self.evidences)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.aligners}, {self.combine!r}, {self.extract!r})"
-
-    @property
-    def models(self) -> Sequence[NormAligner]:
-        return self.aligners
+        return f"{type(self).__name__}({self.models}, {self.combine!r}, {self.extract!r})"
 
     def _checked(self, evidences: Sequence[Evidence]) -> list[Evidence]:
         """Evidences that the models have, those of the reverse model last."""
         if not any(evidence.weight for evidence in evidences):
             raise InputError("the evidences have weight 0; expected one of them to count")
         for evidence in evidences:
-            if evidence.reverse and len(self.aligners) == 1:
+            if evidence.reverse and len(self.models) == 1:
                 raise InputError("an evidence of the reverse model, but there is no reverse model")
-            self.aligners[evidence.reverse].check(evidence)
+            self.models[evidence.reverse].check(evidence)
         return sorted(evidences, key=attrgetter("reverse"))
 
     def decision_on(self, first: Sequence[list[Any]]) -> Decision:
         start = [pairs[:SAMPLE] for pairs in first]
-        decisive = decisive_samples(self.aligners, start, WARNINGS[self.combine])
+        decisive = decisive_samples(self.models, start, WARNINGS[self.combine])
         is_few = len(decisive[0]) < FEW
         if self.combine in MEANS or (self.combine == AUTO and is_few):
             return self._mean_of(decisive)
@@ -169,7 +160,7 @@ class CombinedAligner(OpenAligner):
             if evidence.head is None:
                 of_models.setdefault(evidence.reverse, []).append(_mutual_agreement(sample, place))
         for reverse, agreements in of_models.items():
-            warn_of_noise(max(agreements), len(sample), self.aligners[reverse].languages)
+            warn_of_noise(max(agreements), len(sample), self.models[reverse].languages)
         return min(map(max, of_models.values()), default=1.0)
 
     def _groups(self, evidences: Sequence[Evidence]) -> list[Group]:
@@ -188,7 +179,7 @@ class CombinedAligner(OpenAligner):
         combine = OF_FEW if self.combine == AUTO else self.combine
         agreed = []
         least = 1.0
-        for place, (aligner, pairs) in enumerate(zip(self.aligners, samples, strict=True)):
+        for place, (aligner, pairs) in enumerate(zip(self.models, samples, strict=True)):
             chosen, agreement = aligner.chosen(pairs)
             least = min(least, agreement)
             agreed += [evidence._replace(reverse=bool(place)) for evidence in chosen]
@@ -197,16 +188,13 @@ class CombinedAligner(OpenAligner):
     def every_evidence(self) -> list[Evidence]:
         """Every layer as a whole and every head, at every step, of every model."""
         evidences = []
-        for place, aligner in enumerate(self.aligners):
+        for place, aligner in enumerate(self.models):
             for evidence in every_evidence(aligner.forcing, [aligner.options.method], heads=True):
                 evidences.append(evidence._replace(reverse=bool(place)))
         return evidences
 
     def run_by(
-        self,
-        decision: Decision,
-        streams: Sequence[Iterable[Any]],
-        progress: Progress | None,
+        self, decision: Decision, streams: Sequence[Iterable[Any]], progress: Progress | None
     ) -> Iterator[Soft]:
         """For ``learned``, the soft alignments are probabilities of links."""
         evidences, model = decision.evidences, decision.model
@@ -221,7 +209,8 @@ class CombinedAligner(OpenAligner):
                 matrix = model(example)
             else:
                 matrix = MEANS[decision.combine](example.shares, weights)
-            yield Soft(matrix, np.zeros(len(matrix), matrix.dtype))
+            null = np.zeros(len(matrix), matrix.dtype)
+            yield Soft(matrix, null, texts=(example.source, example.target))
 
     def _examples(
         self,
@@ -231,14 +220,14 @@ class CombinedAligner(OpenAligner):
         bitext: Bitext | None = None,
     ) -> Iterator[Example]:
         """Each pair with its evidences, then the links of other aligners."""
-        models = len(self.aligners)
+        models = len(self.models)
         texts, of_forward, of_bitext = tee(streams[0], 3)
         shares = []
         for place, stream in enumerate([of_forward, *streams[1:models]]):
             # The models take turns: the last one finishes a pair.
             shown = progress if place == models - 1 else None
             own = [evidence for evidence in evidences if evidence.reverse == bool(place)]
-            shares.append(_shares(self.aligners[place], stream, own, shown))
+            shares.append(_shares(self.models[place], stream, own, shown))
         counted = repeat(()) if bitext is None else bitext.links(map(_words, of_bitext))
         pairs = zip(zip(texts, *shares, strict=True), counted, strict=False)
         together = zip_longest(pairs, *streams[models:])
@@ -260,13 +249,11 @@ class CombinedAligner(OpenAligner):
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
         return extractor(self.extract or EXTRACT[decision.combine])(soft.words)
 
-    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
-        if decision.model is not None:  # the cells are probabilities
-            return values_of(soft.words, links)
-        return confidences(soft.words, links)
+    def shares_by(self, decision: Decision, soft: Soft) -> np.ndarray:
+        return row_shares(soft.words) if decision.model is None else soft.words
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
-        options = self.aligners[0].options
+        options = self.models[0].options
         learned: dict[str, Any] = {}
         if decision.model is not None:
             learned = {"links": self.link_streams} if self.link_streams else {}
@@ -277,7 +264,7 @@ class CombinedAligner(OpenAligner):
         return {
             "method": full_spec(options.method),
             "combine": decision.combine,
-            "directions": len(self.aligners),
+            "directions": len(self.models),
             "evidences": len(decision.evidences),
             "chosen": "by-hand" if self.evidences else "without-gold",
             **learned,

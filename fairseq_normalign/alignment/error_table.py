@@ -14,7 +14,7 @@ import numpy as np
 from fairseq_normalign.alignment.aer import Counts, count, ends, intervals, percent
 from fairseq_normalign.alignment.aligner import AlignOptions, NormAligner, Progress
 from fairseq_normalign.alignment.evidence import every_evidence
-from fairseq_normalign.alignment.layer_choice import SAMPLE, LayerVote, decisive_samples
+from fairseq_normalign.alignment.layer_choice import SAMPLE, decisive_samples
 from fairseq_normalign.alignment.link_doctor import warn_of_misread_gold
 from fairseq_normalign.alignment.method_cost import method_costs
 from fairseq_normalign.attention.methods import method_of
@@ -38,7 +38,6 @@ from fairseq_normalign.results.blocks import (
 )
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.runs.chunks import Chunk, Partial
-from fairseq_normalign.runs.joins import merged
 from fairseq_normalign.runs.measure import measure_here
 from fairseq_normalign.text.links import Gold, GoldFile, InMemory, read_together
 from fairseq_normalign.version import __version__
@@ -336,8 +335,6 @@ class MethodErrors:
             rows.append(row)
         return Partial({"counts.rows": np.array(rows, dtype=np.int32)}, notes=notes)
 
-    merge = staticmethod(merged)
-
     def finish(self, total: Partial, prepared: Mapping[str, Any]) -> ErrorTable:
         evidences = _evidences(prepared["evidences"])
         by_pair = total.arrays["counts.rows"]  # (N, E, 4)
@@ -370,19 +367,16 @@ def layer_choices(
 
     The better step comes first (``LayerVote.chosen``).
     """
-    votes = {}
+    candidates = {}
     for method in methods:
-        candidates = every_evidence(aligner.forcing, [method], heads=False)
-        votes[method] = LayerVote(candidates, null=aligner.options.null)
-    voting = [vote for vote in votes.values() if len(vote.candidates) > 1]
-    if voting:
-        (pairs,) = decisive_samples([aligner], [list(first)])
-        evidences = [candidate for vote in voting for candidate in vote.candidates]
-        for softs in aligner.evidences_many(pairs, evidences):
-            soft_of = dict(zip(evidences, softs, strict=True))
-            for vote in voting:
-                vote.add([soft_of[candidate] for candidate in vote.candidates])
-    return {method: vote.chosen() for method, vote in votes.items()}
+        candidates[method] = every_evidence(aligner.forcing, [method], heads=False)
+    several = {method: places for method, places in candidates.items() if len(places) > 1}
+    if not several:
+        return candidates
+    (pairs,) = decisive_samples([aligner], [list(first)])
+    votes = aligner.votes(list(several.values()), pairs)
+    chosen = {method: vote.chosen() for method, vote in zip(several, votes, strict=True)}
+    return {**candidates, **chosen}
 
 
 def with_gold(gold: GoldFile, items: Iterable[Any]) -> Iterator[Any]:

@@ -56,6 +56,13 @@ class Change(NamedTuple):
 SHIFTS = [(0, 0), (1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)]
 CHANGES = [Change(reverse, *shift) for reverse, shift in itertools.product((False, True), SHIFTS)]
 CHANGES += [Change(line=1), Change(line=-1)]
+# How links move if a file is read from another index: which file, and the index it was read from.
+INDEX_FLAGS = (
+    (1, "gold", 0, "--gold-index 1"),
+    (1, "hyp", 1, "--hyp-index 0"),
+    (-1, "hyp", 0, "--hyp-index 1"),
+    (-1, "gold", 1, "--gold-index 0"),
+)
 
 
 def diagnose(
@@ -125,17 +132,14 @@ def _index_flag(change: Change, read: Conventions, starts_late: bool) -> str:
     Either file may be the wrong one; a hypothesis that never links a first word was read with too
     low an index.
     """
-    if change.source != change.target or change.source == 0:
+    if change.source != change.target:
         return ""
-    if change.source > 0 and read.gold_index == 0:
-        return "--gold-index 1"
-    if change.source > 0 and read.hyp_index == 1 and not read.own:
-        return "--hyp-index 0"
-    late = starts_late or read.gold_index == 0
-    if change.source < 0 and read.hyp_index == 0 and not read.own and late:
-        return "--hyp-index 1"
-    if change.source < 0 and read.gold_index == 1:
-        return "--gold-index 0"
+    for moves, side, index, flag in INDEX_FLAGS:
+        if (change.source, getattr(read, f"{side}_index")) == (moves, index):
+            of_gold = side == "gold"
+            is_late = index == 1 or starts_late or read.gold_index == 0
+            if of_gold or (is_late and not read.own):
+                return flag
     return ""
 
 

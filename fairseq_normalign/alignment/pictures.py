@@ -144,10 +144,10 @@ def families_for(text: str) -> list[str]:
     Letters that no font of this machine has cause a warning.
     """
     missing = {letter for letter in text if not letter.isspace()}
-    families = [USUAL_FONT]
+    families = []
     for family, path in _installed():
         had = missing & _letters(path)
-        if had and family != USUAL_FONT:
+        if had or family == USUAL_FONT:
             families.append(family)
         missing -= had
         if not missing:

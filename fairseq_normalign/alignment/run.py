@@ -132,9 +132,7 @@ def expected_counts(pair: Pair, shares: np.ndarray) -> str:
 
 def shares_of_all(aligner: DecidedAligner, soft: Soft) -> np.ndarray:
     """The share that each cell has of its row, (T, S)."""
-    targets, sources = soft.words.shape
-    cells = [(source, target) for target in range(targets) for source in range(sources)]
-    shares = np.reshape(aligner.confidences(soft, cells), (targets, sources))
+    shares = aligner.shares(soft).astype(float)
     return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
 
 

@@ -9,15 +9,7 @@ from dataclasses import dataclass, field
 from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.aer import Counts, percent
 from fairseq_normalign.files import short_names
-from fairseq_normalign.results.blocks import (
-    Block,
-    Cell,
-    Curve,
-    Curves,
-    Facts,
-    Point,
-    Table,
-)
+from fairseq_normalign.results.blocks import Block, Cell, Curve, Curves, Facts, Point, Table
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.results.text import as_text
 from fairseq_normalign.version import __version__
@@ -64,12 +56,11 @@ class ScoresResult(Result):
     @property
     def signature(self) -> dict[str, object]:  # type: ignore[override]
         """What all systems have in common."""
-        first, *others = self.systems
-        shared = {**first.options}
-        for other in others:
-            shared = dict(shared.items() & other.options.items())
-        ordered = {name: value for name, value in first.options.items() if name in shared}
-        return {**ordered, "version": __version__}
+        shared = {}
+        for name, value in self.systems[0].options.items():
+            if all((name, value) in system.options.items() for system in self.systems):
+                shared[name] = value
+        return {**shared, "version": __version__}
 
     @property
     def findings(self) -> list[str]:
@@ -103,13 +94,8 @@ class ScoresResult(Result):
 
     def blocks(self) -> list[Block]:
         signatures = [(system.name, aer.signature(system.options)) for system in self.systems]
-        return [
-            self._table(),
-            Facts(signatures),
-            self._curve(),
-            *self._breakdowns(),
-            *self._bands(),
-        ]
+        overall, *by_band = self._pictures()
+        return [self._table(), Facts(signatures), overall, *self._breakdowns(), *by_band]
 
     def _names(self) -> list[str]:
         return short_names([system.name for system in self.systems])
@@ -141,18 +127,14 @@ class ScoresResult(Result):
                 tables.append(Table(columns, rows, title, self.width, absent=UNDEFINED, plain=True))
         return tables
 
-    def _curve(self) -> Curves:
-        """AERs with their intervals, to be drawn."""
+    def _pictures(self) -> list[Curves]:
+        """AERs with their intervals, and AERs by band, as of length, to be drawn."""
+        named = list(zip(self._names(), self.systems, strict=True))
         points = []
-        for name, system in zip(self._names(), self.systems, strict=True):
+        for name, system in named:
             points += _points({name: system.counts}, *aer.ends(system.interval))
-        return _curves("system", [Curve("", points)])
-
-    def _bands(self) -> list[Curves]:
-        """AERs by band, as of length, to be drawn."""
-        pictures = []
+        pictures = [_curves("system", [Curve("", points)])]
         for kind in self.systems[0].bands:
-            named = zip(self._names(), self.systems, strict=True)
             curves = [Curve(name, _points(system.bands[kind])) for name, system in named]
             pictures.append(_curves(kind, curves))
         return pictures

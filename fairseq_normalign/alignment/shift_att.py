@@ -18,7 +18,7 @@ from fairseq_normalign.alignment.decision import Decision
 from fairseq_normalign.alignment.evidence import NONE, every_evidence
 from fairseq_normalign.alignment.layer_choice import Alignments, agreement, decisive_samples
 from fairseq_normalign.alignment.symmetrize import swapped, symmetrize
-from fairseq_normalign.attention.extract import absolute, values_of
+from fairseq_normalign.attention.extract import absolute
 from fairseq_normalign.attention.methods import SHIFT_ATT
 from fairseq_normalign.attention.soft import Evidence, Soft
 from fairseq_normalign.errors import InputError
@@ -40,39 +40,32 @@ class ShiftAttAligner(OpenAligner):
     """
 
     def __init__(self, forward: NormAligner, backward: NormAligner):
-        self.aligners = [forward, backward]
+        self.models = [forward, backward]
         self.forcing, self.reader = forward.forcing, forward.reader
-        for aligner in self.aligners:
+        for aligner in self.models:
             if aligner.options.method != SHIFT_ATT:
                 raise InputError(f"method {aligner.options.method}; expected {SHIFT_ATT}")
-        check_directions(self.aligners)
+        check_directions(self.models)
         if forward.evidence and backward.evidence:
             self.remembered = _decision(forward.evidence.layer, backward.evidence.layer)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.aligners})"
-
-    @property
-    def models(self) -> Sequence[NormAligner]:
-        return self.aligners
+        return f"{type(self).__name__}({self.models})"
 
     def decision_on(self, first: Sequence[list[Pair]]) -> Decision:
-        samples = decisive_samples(self.aligners, first)
-        forward, backward = map(_links_by_layer, self.aligners, samples)
+        samples = decisive_samples(self.models, first)
+        forward, backward = map(_links_by_layer, self.models, samples)
         turned = {layer: list(map(swapped, links)) for layer, links in backward.items()}
         return _decision(*agreeing_layers(forward, turned), pairs=len(samples[0]))
 
     def run_by(
-        self,
-        decision: Decision,
-        streams: Sequence[Iterable[Pair]],
-        progress: Progress | None,
+        self, decision: Decision, streams: Sequence[Iterable[Pair]], progress: Progress | None
     ) -> Iterator[Soft]:
         """Soft alignments that are 0 where there is no link.
 
         Elsewhere they are the mean of what the two words take of each other, as shares.
         """
-        forward, backward = self.aligners
+        forward, backward = self.models
         pairs, again = tee(streams[0])
         place, of_reverse = decision.evidences
         of_forward = forward.evidences_many(again, [place])
@@ -82,7 +75,7 @@ class ShiftAttAligner(OpenAligner):
             yield self._symmetrized(soft, reverse)
 
     def _symmetrized(self, soft: Soft, reverse: Soft) -> Soft:
-        forward, backward = self.aligners
+        forward, backward = self.models
         links = symmetrize(
             set(forward.links(soft)), swapped(backward.links(reverse)), HEURISTIC, variant=VARIANT
         )
@@ -90,18 +83,18 @@ class ShiftAttAligner(OpenAligner):
         # A link is a link, even of a share that is too small for a float.
         positive = np.maximum(shares, np.finfo(shares.dtype).tiny)
         linked = positive * as_matrix(links, shares.shape)
-        return Soft(linked, np.zeros(len(linked), linked.dtype))
+        return Soft(linked, np.zeros(len(linked), linked.dtype), texts=soft.texts)
 
     def links_by(self, decision: Decision, soft: Soft) -> list[Link]:
         return absolute(soft.words, level=0)
 
-    def confidences(self, decision: Decision, soft: Soft, links: Sequence[Link]) -> list[float]:
-        """For each link the mean of the shares that the two words have of each other."""
-        return values_of(soft.words, links)
+    def shares_by(self, decision: Decision, soft: Soft) -> np.ndarray:
+        """The mean of the shares that two linked words have of each other."""
+        return soft.words
 
     def signature_by(self, decision: Decision) -> dict[str, Any]:
         of_each = [decision._replace(evidences=[evidence]) for evidence in decision.evidences]
-        forward, backward = map(NormAligner.signature_by, self.aligners, of_each)
+        forward, backward = map(NormAligner.signature_by, self.models, of_each)
         return {
             **forward,
             "reverse-layer": backward["layer"],
@@ -125,11 +118,10 @@ def agreeing_layers(
         forward: for each layer of one model the links (source, target) of some sentence pairs.
         backward: for each layer of the other one the links of the same pairs, turned round.
     """
-
-    def agree(layers: tuple[int, int]) -> float:
-        return agreement(forward[layers[0]], backward[layers[1]])
-
-    return max(product(forward, backward), key=agree)
+    agreements = {}
+    for i, j in product(forward, backward):
+        agreements[i, j] = agreement(forward[i], backward[j])
+    return max(agreements, key=agreements.__getitem__)
 
 
 def _links_by_layer(aligner: NormAligner, pairs: Iterable[Pair]) -> dict[int, list[set[Link]]]:

@@ -70,15 +70,12 @@ def made_with(path: str | Path) -> dict[str, object]:
 
     Empty if there is none, or if the file is of another size than the one that was signed.
     """
-    if str(path) == "-":
+    alignment, beside = Path(path), _signature_path(path)
+    if str(path) == "-" or not beside.is_file():
         return {}
-    for beside in dict.fromkeys([_signature_path(path), Path(f"{path}.json")]):
-        if beside.is_file():
-            options, size = _read(beside)
-            alignment = Path(path)
-            if not alignment.is_file() or size in (None, alignment.stat().st_size):
-                return options
-    return {}
+    options, size = _read(beside)
+    is_signed = not alignment.is_file() or size in (None, alignment.stat().st_size)
+    return options if is_signed else {}
 
 
 def first_index(path: str | Path, named: int | None = None) -> int:

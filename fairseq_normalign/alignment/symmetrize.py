@@ -34,11 +34,7 @@ HEURISTICS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-dia
 
 
 def symmetrize(
-    forward: Set[Link],
-    reverse: Set[Link],
-    heuristic: str,
-    *,
-    variant: str = "moses",
+    forward: Set[Link], reverse: Set[Link], heuristic: str, *, variant: str = "moses"
 ) -> set[Link]:
     """The links that a heuristic makes of two directions.
 
@@ -123,16 +119,13 @@ class _Growing:
     def grow(self, pending: Set[Link]) -> None:
         """Adds neighbours of links, pass after pass over all links in order, until none joins.
 
-        Words never become free again: a pending link that may not join now never will, and only
-        links next to a pending one need a visit. That leaves very few.
+        Words never become free again: a pending link that may not join now never will.
         """
-        while True:
-            waiting = {link for link in pending if self.takes(link, self.both_free)} - self.links
-            beside: set[Link] = set()
-            for major, minor in self.neighbours:
-                beside.update((a - major, b - minor) for a, b in waiting)
-            visits = sorted(beside & self.links)
-            pending = set(waiting)
+        waiting = 0
+        while waiting != len(pending):
+            pending = {link for link in pending if self.takes(link, self.both_free)}
+            waiting = len(pending)
+            visits = sorted(self.links) if pending else []
             for current in visits:  # grows: a link added behind the current one has its turn, too
                 for major, minor in self.neighbours:
                     new = (current[0] + major, current[1] + minor)
@@ -141,5 +134,3 @@ class _Growing:
                         pending.remove(new)
                         if new > current:
                             insort(visits, new)
-            if len(pending) == len(waiting):
-                return

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from torch import Tensor
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import norms, over_pairs
 from fairseq_normalign.attention.recorder import check_finite, recorded_blocks
-from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.attention_modules import Name
 from fairseq_normalign.host.batches import Progress, map_batches
 from fairseq_normalign.host.pairs import Pair
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
@@ -119,42 +119,35 @@ def _normalised_parts(block: Block) -> tuple[Tensor, Tensor, Tensor]:
     return weights / block.deviation.unsqueeze(1), values, block.scaled(out_weight)
 
 
-class Rollout:
-    """ALTI+ from the blocks of one batch; what layers share is computed once.
+def encoder_rollout(blocks: Mapping[Name, Block]) -> Tensor:
+    """R = A^L ⋯ A^1 of all blocks of the encoder, (B, S, S)."""
+    layers = sorted(layer for kind, layer in blocks if kind == "encoder")
+    by_layer = [contributions(blocks["encoder", layer]) for layer in layers]
+    return reduce(lambda below, layer: layer @ below, by_layer)
+
+
+def source_rollout(blocks: Mapping[Name, Block], encoder: Tensor) -> list[Tensor]:
+    """M^l: the share of each source token in the states of the decoder's layers, (B, T, S) each.
+
+    From a layer's contributions D^l (B, T, T) and E^l (B, T, S+1), and from M^0 = 0,
+
+        M^l = E^l[:, :S] R + (E^l[:, S] D^l) M^{l-1}.
+
+    What a row has less than 1 is the share of the target's prefix.
 
     Args:
-        blocks: by (kind, layer from 0): ``encoder``, ``decoder`` and ``cross``, every layer.
+        blocks: of all attentions, up to some layer of the decoder.
+        encoder: R.
     """
-
-    def __init__(self, blocks: Mapping[tuple[str, int], Block]):
-        self.blocks = blocks
-        self._sources: list[Tensor] = []  # of the decoder layers so far
-
-    @cached_property
-    def encoder(self) -> Tensor:
-        """R = A^L ⋯ A^1, (B, S, S)."""
-        layers = sorted(layer for kind, layer in self.blocks if kind == "encoder")
-        by_layer = [contributions(self.blocks["encoder", layer]) for layer in layers]
-        return reduce(lambda below, layer: layer @ below, by_layer)
-
-    def source(self, layer: int) -> Tensor:
-        """M^l: the share of each source token in the states of a decoder layer, (B, T, S).
-
-        From the layer's contributions D^l (B, T, T) and E^l (B, T, S+1), and from M^0 = 0,
-
-            M^l = E^l[:, :S] R + (E^l[:, S] D^l) M^{l-1}.
-
-        What a row has less than 1 is the share of the target's prefix.
-        """
-        while len(self._sources) <= layer:
-            place = len(self._sources)
-            cross = contributions(self.blocks["cross", place])
-            source = cross[..., :-1] @ self.encoder
-            if place > 0:
-                own = contributions(self.blocks["decoder", place])
-                source = source + (cross[..., -1:] * own) @ self._sources[-1]
-            self._sources.append(source)
-        return self._sources[layer]
+    sources: list[Tensor] = []
+    while ("cross", len(sources)) in blocks:
+        cross = contributions(blocks["cross", len(sources)])
+        source = cross[..., :-1] @ encoder
+        if sources:
+            own = contributions(blocks["decoder", len(sources)])
+            source = source + (cross[..., -1:] * own) @ sources[-1]
+        sources.append(source)
+    return sources
 
 
 def source_shares(
@@ -167,7 +160,7 @@ def source_shares(
     """How much of each decoder state comes from the source, and not from the prefix, by ALTI+.
 
     Args:
-        forcing: of an encoder–decoder model, looking at its source–target attention.
+        forcing: of an encoder–decoder model.
         max_tokens: of a batch; changes only the speed.
         progress: called with the number of pairs that were finished since its last call.
 
@@ -175,19 +168,15 @@ def source_shares(
         For each pair, in input order, (L, T): from 0 to 1, by decoder layer and step. Step t reads
         target token t - 1, or the start mark, and predicts token t.
     """
-    if forcing.attention != "cross":
-        raise InputError(
-            f"shares of the source are of cross attention; expected it instead of "
-            f"{forcing.attention}"
-        )
     run = partial(batch_source_shares, forcing)
     return map_batches(pairs, run, max_tokens=max_tokens, progress=progress)
 
 
 def batch_source_shares(forcing: TeacherForcing, pairs: list[Pair]) -> Iterator[np.ndarray]:
     """The same for one batch."""
-    rollout = Rollout(recorded_blocks(forcing, pairs, tuple(KINDS)))
-    by_layer = [rollout.source(layer).sum(-1) for layer in range(forcing.layers)]
+    blocks = recorded_blocks(forcing, pairs, tuple(KINDS))
+    sources = source_rollout(blocks, encoder_rollout(blocks))
+    by_layer = [source.sum(-1) for source in sources]
     shares = torch.stack(by_layer, dim=1)  # (B, L, T)
     for of_pair, pair in zip(shares, pairs, strict=True):
         unpadded = of_pair[:, : len(pair.target.tokens)]

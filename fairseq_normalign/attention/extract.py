@@ -58,20 +58,14 @@ def _merge(
     sizes = np.bincount(ids)  # pieces of each word
     if len(sizes) == len(ids) and sizes.all():  # every word is one piece
         return soft
-    words = np.flatnonzero(sizes)
-    sizes = sizes[words]
     merged = MERGES[how].reduceat(soft, sizes.cumsum() - sizes, axis=axis)
+    sizes = sizes.astype(soft.dtype)
+    if axis == -2:
+        sizes = sizes[:, None]
     if how == "mean":
-        divisors = sizes.astype(soft.dtype)
-        merged = merged / (divisors if axis == -1 else divisors[:, None])
-    count = int(ids[-1]) + 1
-    if len(words) == count:
-        return merged
-    shape = list(merged.shape)
-    shape[axis] = count
-    full = np.zeros(shape, dtype=merged.dtype)
-    full.swapaxes(axis, 0)[words] = merged.swapaxes(axis, 0)
-    return full
+        merged = merged / np.maximum(sizes, 1)
+    # Words without pieces have what is next to them.
+    return merged if sizes.all() else np.where(sizes > 0, merged, 0)
 
 
 def argmax(soft: np.ndarray, *, null: np.ndarray | None = None) -> list[Link]:
@@ -255,13 +249,6 @@ def row_shares(soft: np.ndarray, null: np.ndarray | None = None) -> np.ndarray:
         total = total + null[..., None]
     shares = np.zeros_like(soft, dtype=np.result_type(soft, np.float32))
     return np.divide(soft, total, out=shares, where=total > 0)
-
-
-def confidences(
-    soft: np.ndarray, links: Sequence[Link], *, null: np.ndarray | None = None
-) -> list[float]:
-    """The share of its target word's row that each link holds, in the order of ``links``."""
-    return values_of(row_shares(soft, null), links)
 
 
 def values_of(matrix: np.ndarray, links: Sequence[Link]) -> list[float]:

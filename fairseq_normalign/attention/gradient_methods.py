@@ -101,14 +101,9 @@ def _noises(pairs: list[Pair], embeddings: Tensor, samples: int) -> Iterator[Ten
         for place, (pair, generator) in enumerate(zip(pairs, generators, strict=True)):
             of_sentence = embeddings[place, : len(pair.source.tokens)]  # (S, C)
             normal = torch.from_numpy(generator.standard_normal(of_sentence.shape))
-            width = noise_width(of_sentence)
+            width = NOISE * (of_sentence.max() - of_sentence.min())  # σ
             noise[place, : len(of_sentence)] = width * normal.to(noise)
         yield noise
-
-
-def noise_width(embeddings: Tensor) -> Tensor:
-    """σ = 0.15 (max − min) of a sentence's embeddings (S, C)."""
-    return NOISE * (embeddings.max() - embeddings.min())
 
 
 def source_embeddings(forcing: TeacherForcing, pairs: Sequence[Pair]) -> Tensor:

@@ -26,7 +26,6 @@ from fairseq_normalign.text.words import final_punctuation, settle_punctuation
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_normalign.attention.alti import Rollout
     from fairseq_normalign.attention.block import Block
     from fairseq_normalign.attention.contributions import Recorded
     from fairseq_normalign.host.pairs import Pair
@@ -59,11 +58,18 @@ class Batch:
     blocks: Mapping[tuple[str, int], Block] = field(default_factory=dict)  # if they are needed
 
     @cached_property
-    def rollout(self) -> Rollout:
-        """ALTI+ of all blocks: layers share what lies below."""
-        from fairseq_normalign.attention.alti import Rollout
+    def encoder_rollout(self) -> Tensor:
+        """ALTI of all layers of the encoder."""
+        from fairseq_normalign.attention.alti import encoder_rollout
 
-        return Rollout(self.blocks)
+        return encoder_rollout(self.blocks)
+
+    @cached_property
+    def source_rollout(self) -> list[Tensor]:
+        """ALTI+ by layer: layers share what lies below."""
+        from fairseq_normalign.attention.alti import source_rollout
+
+        return source_rollout(self.blocks, self.encoder_rollout)
 
 
 class Method(NamedTuple):
@@ -153,12 +159,12 @@ def _block(batch: Batch, layer: int, head: int | None) -> Block:
 
 def alti_encoder(batch: Batch, layer: int, head: int | None) -> Tensor:
     """X = E[:, :S] R: the same of source tokens, through all layers of the encoder."""
-    return alti(batch, layer, head) @ batch.rollout.encoder
+    return alti(batch, layer, head) @ batch.encoder_rollout
 
 
 def alti_rollout(batch: Batch, layer: int, head: None = None) -> Tensor:
     """M_source: the share of each source token in the decoder's states, through all layers."""
-    return batch.rollout.source(layer)
+    return batch.source_rollout[layer]
 
 
 def layer_norms(batch: Batch, layer: int, head: int | None) -> Tensor:
@@ -239,9 +245,7 @@ def _lrp(rules: str) -> Method:
 METHODS: dict[str, Method] = {
     "weights": Method(weights, "α, averaged over heads"),
     "norms": Method(
-        norms,
-        "‖Σ_h αf(x)‖, the vectors of all heads summed (Kobayashi et al., 2020)",
-        needs=VALUES,
+        norms, "‖Σ_h αf(x)‖, the vectors of all heads summed (Kobayashi et al., 2020)", needs=VALUES
     ),
     "head-norms": Method(head_norms, "‖αf(x)‖, averaged over heads", needs=VALUES),
     **{name: _lrp(rules) for name, rules in LRP_RULES.items()},

@@ -45,7 +45,4 @@ def _source_shares(forcing: TeacherForcing, pairs: list[Pair]) -> Iterator[np.nd
 
 
 # With what is of a whole model, not of one attention: computed for pairs, (L, *axes) of each.
-EXPORTED = {
-    **QUANTITIES,
-    SOURCE_SHARE: Quantity("Σ_s M[t,s] (ALTI+)", ("query",), _source_shares),
-}
+EXPORTED = {**QUANTITIES, SOURCE_SHARE: Quantity("Σ_s M[t,s] (ALTI+)", ("query",), _source_shares)}

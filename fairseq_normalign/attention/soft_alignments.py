@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from functools import cache
 
 import numpy as np
 from torch import Tensor
@@ -67,23 +67,17 @@ def share_matrices(
     Args:
         null: whether what </s> gets is part of what a word takes.
     """
-    for of_pair in _by_word(forcing, pairs, evidences, merges):
-        yield row_shares(of_pair.words[..., :-1], of_pair.words[..., -1] if null else None)
-
-
-class _ByWord(NamedTuple):
-    """All evidences of a pair."""
-
-    pair: Pair
-    words: np.ndarray  # (E, T, S + 1), </s> last
-    read: np.ndarray  # the same of pieces
-    source_ids: np.ndarray  # the word of each source piece
-    target_ids: np.ndarray
+    for _, words, *_ in _by_word(forcing, pairs, evidences, merges):
+        yield row_shares(words[..., :-1], words[..., -1] if null else None)
 
 
 def _by_word(
     forcing: TeacherForcing, pairs: list[Pair], evidences: Sequence[Evidence], merges: str
-) -> Iterator[_ByWord]:
+) -> Iterator[tuple[Pair, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Each pair with all evidences of words, (E, T, S + 1), </s> last, and the same of pieces.
+
+    Then come the words of source pieces and of target pieces.
+    """
     matrices = _matrices(forcing, pairs, evidences)
     for place, pair in enumerate(pairs):
         tokens = np.stack([matrix[place] for matrix in matrices])  # (E, T, S)
@@ -99,7 +93,7 @@ def _by_word(
         missing = len(pair.target.text) - words.shape[1]  # words at the end that no piece spells
         if missing:
             words = np.pad(words, ((0, 0), (0, missing), (0, 0)))
-        yield _ByWord(pair, words, read, source_ids, target_ids)
+        yield pair, words, read, source_ids, target_ids
 
 
 def _matrices(
@@ -109,21 +103,21 @@ def _matrices(
     batch = _recorded(forcing, pairs, evidences)
     targets = max(len(pair.target.tokens) for pair in pairs)
     sources = max(len(pair.source.tokens) for pair in pairs)
-    computed: dict[tuple, np.ndarray] = {}
+
+    @cache  # steps of an evidence are rows of one matrix
+    def matrix_of(method: str, layer: int | None, head: int | None) -> np.ndarray:
+        place = None
+        if layer is not None and head is not None:
+            check_head_method(method)
+            place = forcing.head_place(layer, head)
+        matrix = method_of(method).compute(batch, layer, place)
+        return matrix.float().cpu().numpy() if isinstance(matrix, Tensor) else matrix
+
     matrices = []
     for evidence in evidences:
-        method, layer, head = evidence.method, evidence.layer, evidence.head
-        if (method, layer, head) not in computed:
-            place = None
-            if layer is not None and head is not None:
-                check_head_method(method)
-                place = forcing.head_place(layer, head)
-            matrix = method_of(method).compute(batch, layer, place)
-            if isinstance(matrix, Tensor):
-                matrix = matrix.float().cpu().numpy()
-            computed[method, layer, head] = matrix
+        matrix = matrix_of(evidence.method, evidence.layer, evidence.head)
         first = STEPS[evidence.step]
-        matrices.append(computed[method, layer, head][:, first : first + targets - 1, :sources])
+        matrices.append(matrix[:, first : first + targets - 1, :sources])
     return matrices
 
 

@@ -99,11 +99,7 @@ class States:
     def _forward(self, pairs: list[Pair]) -> None:
         """One pass, in fairseq's own attention code, so that all passes have the same rounding."""
         self.forcing.check_lengths(pairs)
-        with (
-            torch.no_grad(),
-            evaluation_mode(self.forcing.model),
-            explicit_path(self.attentions),
-        ):
+        with torch.no_grad(), evaluation_mode(self.forcing.model), explicit_path(self.attentions):
             self.forcing.forward(pairs)
 
 

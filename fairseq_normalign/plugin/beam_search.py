@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fairseq_normalign.alignment.aligner import AUTO, DecidedAligner, NormAligner
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.attention_modules import single_beam
+from fairseq_normalign.host.attention_modules import FairseqModule, single_beam
 from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.plugin.exporting import unpadded
@@ -29,6 +29,9 @@ from fairseq_normalign.text.words import normalise_bpe_name
 
 if TYPE_CHECKING:
     from fairseq_normalign.plugin.task import TranslationNormalignTask
+
+logger = logging.getLogger(__name__)
+BYTE_LEVEL = (GPT2BPE, HuggingFaceByteLevelBPE)
 
 
 class PatientBeams(BeamSearch):
@@ -75,22 +78,37 @@ def _score(translation: dict[str, Tensor]) -> float:
 
 
 class PatientGenerator(SequenceGenerator):
-    """fairseq's beam search, with patience if it is asked for.
+    """fairseq's beam search, with patience if it is asked for, and with alignments.
+
+    To align is one teacher-forced pass over what was found. The ``alignment`` of a hypothesis holds
+    links (source, target) or, if soft, for each target word its shares of the source words as text.
 
     Args:
-        free_prefix: tokens that are given, as codes of languages are, cost nothing, as in Hugging
-            Face's search.
+        task: ``translation_normalign``; its ``free_prefix`` says that tokens that are given, as
+            codes of languages are, cost nothing, as in Hugging Face's search.
         patient: keep the best translations instead of the first, and search on as long as a beam
             is better than the worst of them; see ``PatientBeams``.
+        print_alignment: ``hard`` or ``soft``; no alignments by default.
+        nbest: how many hypotheses of a sentence are aligned.
     """
 
     search: Search
 
     def __init__(
-        self, models, tgt_dict, *, patient: bool = False, free_prefix: bool = False, **kwargs
+        self,
+        models,
+        tgt_dict,
+        *,
+        task: TranslationNormalignTask,
+        patient: bool = False,
+        print_alignment: str | None = None,
+        nbest: int = 1,
+        **kwargs,
     ):
         super().__init__(models, tgt_dict, **kwargs)
-        self.free_prefix = free_prefix
+        self.task, self.print_alignment, self.nbest = task, print_alignment, nbest
+        self.aligner: NormAligner | None = None  # until there is something to align
+        self.decided: DecidedAligner | None = None
         if patient and type(self.search) is not BeamSearch:
             name = type(self.search).__name__
             raise InputError(f"--no-early-stop works with plain beam search only, not {name}")
@@ -100,16 +118,14 @@ class PatientGenerator(SequenceGenerator):
 
     def _prefix_tokens(self, step, lprobs, *rest):
         lprobs, tokens, scores = super()._prefix_tokens(step, lprobs, *rest)
-        if self.free_prefix:
+        if self.task.free_prefix:
             lprobs = lprobs.masked_fill(lprobs.isfinite(), 0.0)
         return lprobs, tokens, scores
 
-    def finalize_hypos(
-        self, step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest
-    ):
+    def finalize_hypos(self, *state):
         if not isinstance(self.search, PatientBeams):
-            more = (step, bbsz_idx, eos_scores, tokens, scores)
-            return super().finalize_hypos(*more, finalized, finished, beam_size, *rest)
+            return super().finalize_hypos(*state)
+        step, bbsz_idx, eos_scores, tokens, scores, finalized, finished, beam_size, *rest = state
         # Scores are compared here, one by one: a GPU would be waited for each time.
         more = (step, bbsz_idx, eos_scores.cpu(), tokens, scores)
         searched = [number for number, is_finished in enumerate(finished) if not is_finished]
@@ -122,45 +138,16 @@ class PatientGenerator(SequenceGenerator):
         self.search.found = [finalized[number] for number in searched]
         return ended
 
-    def is_finished(self, step, unfin_idx, max_len, finalized_sent_len, beam_size):
+    def is_finished(self, step, unfin_idx, max_len, *more):
         if isinstance(self.search, PatientBeams):
             return step == max_len or self.search.closed[unfin_idx]
-        return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
-
-
-logger = logging.getLogger(__name__)
-BYTE_LEVEL = (GPT2BPE, HuggingFaceByteLevelBPE)
-
-
-class AligningGenerator(PatientGenerator):
-    """Beam search, then one teacher-forced pass over what it found, which is aligned.
-
-    Each hypothesis' ``alignment`` holds links (source, target) or, if ``soft``, for each target
-    word its shares of the source words as text.
-    """
-
-    def __init__(
-        self,
-        models,
-        tgt_dict,
-        *,
-        task: TranslationNormalignTask,
-        soft: bool,
-        nbest: int = 1,
-        **kwargs,
-    ):
-        super().__init__(models, tgt_dict, **kwargs)
-        (self.network,) = models
-        self.soft, self.nbest = soft, nbest
-        self.task = task
-        words = task.cfg.align_words
-        self.scheme = None if words == AUTO else normalise_bpe_name(words)
-        self.aligner: NormAligner | None = None  # until there is something to align
-        self.decided: DecidedAligner | None = None
+        return super().is_finished(step, unfin_idx, max_len, *more)
 
     @torch.no_grad()
     def generate(self, models, sample, **kwargs):
-        aligner = self.aligner = self.aligner or self._new_aligner()
+        if not self.print_alignment:
+            return super().generate(models, sample, **kwargs)
+        aligner = self.aligner = self.aligner or new_aligner(self.task, *models)
         finalized = super().generate(models, sample, **kwargs)
         hypotheses = []
         pairs = []
@@ -170,34 +157,34 @@ class AligningGenerator(PatientGenerator):
                 target = hypothesis["tokens"].cpu()
                 hypotheses.append(hypothesis)
                 pairs.append(aligner.reader.binarised_pair(source, target, "hypothesis"))
-        with single_beam(self.network):
+        with single_beam(*models):
             self.decided = self.decided or _decided(aligner, pairs)
             softs = list(self.decided.run(pairs))
         for hypothesis, soft in zip(hypotheses, softs, strict=True):
-            if self.soft:
-                rows = aligner.shares(soft)
+            if self.print_alignment == "soft":
+                rows = self.decided.shares(soft)
                 hypothesis["alignment"] = [[f"{share:.6f}" for share in row] for row in rows]
             else:
                 hypothesis["alignment"] = self.decided.links(soft)
         return finalized
 
-    def _new_aligner(self) -> NormAligner:
-        """By what the command has built: fairseq builds its BPE after the generator.
 
-        Pieces are joined by their marks, but GPT-2's are numbers, which its BPE alone can spell.
-        """
-        bpe = getattr(self.task, "bpe", None)
-        scheme = self.scheme
-        if scheme is None and isinstance(bpe, BYTE_LEVEL):
-            scheme = "gpt2"
-        reader = PairReader(self.task, bpe=bpe if scheme == "gpt2" else None, scheme=scheme)
-        if self.scheme is None and reader.scheme != "none":
-            logger.info(
-                f"links are of words, joined by the dictionary's marks ({reader.scheme}); "
-                "--align-words none gives links of pieces"
-            )
-        forcing = TeacherForcing(self.network, self.task)
-        return NormAligner(forcing, reader, self.task.align_options())
+def new_aligner(task: TranslationNormalignTask, network: FairseqModule) -> NormAligner:
+    """By what the command has built: fairseq builds its BPE after the generator.
+
+    Pieces are joined by their marks, but GPT-2's are numbers, which its BPE alone can spell.
+    """
+    words, bpe = task.cfg.align_words, getattr(task, "bpe", None)
+    scheme = None if words == AUTO else normalise_bpe_name(words)
+    if words == AUTO and isinstance(bpe, BYTE_LEVEL):
+        scheme = "gpt2"
+    reader = PairReader(task, bpe=bpe if scheme == "gpt2" else None, scheme=scheme)
+    if words == AUTO and reader.scheme != "none":
+        logger.info(
+            f"links are of words, joined by the dictionary's marks ({reader.scheme}); "
+            "--align-words none gives links of pieces"
+        )
+    return NormAligner(TeacherForcing(network, task), reader, task.align_options())
 
 
 def _decided(aligner: NormAligner, pairs: list[Pair]) -> DecidedAligner:

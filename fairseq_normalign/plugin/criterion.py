@@ -60,44 +60,36 @@ class RelevanceLog:
     def __init__(self, task: Any, sentences: int, save_dir: str, subset: str):
         self.task, self.sentences, self.subset = task, sentences, subset
         self.path = Path(save_dir, NAME)
-        self.entries: list[Entry] | None = None  # None before the training has begun
         self.pairs: list[Pair] | None = None  # read once
         self.last: int | None = None  # updates of the last line, or of the last try
 
-    def start(self, model: FairseqModule, updates: int) -> None:
-        """Takes up the file of the training, and writes what is known before its first update."""
-        if self.entries is not None:
+    def add(self, model: FairseqModule, updates: int) -> None:
+        """Writes a line, once for these updates, behind those of earlier ones."""
+        is_new, self.last = updates != self.last, updates
+        if get_global_rank() != 0 or not is_new:
             return
-        earlier = read_log(self.path) if self.path.is_file() else []
-        dropped = sum(entry.updates > updates for entry in earlier)
+        known = read_log(self.path) if self.path.is_file() else []
+        earlier = [entry for entry in known if entry.updates < updates]
+        dropped = sum(entry.updates > updates for entry in known)
         if dropped:
             logger.warning(
                 f"{self.path}: replacing {dropped} lines of a training that went on after "
                 f"{updates} updates"
             )
-        # The line of just these updates is written again, from the model that is at hand.
-        self.entries = [entry for entry in earlier if entry.updates < updates]
-        self.add(model, updates)
-
-    def add(self, model: FairseqModule, updates: int) -> None:
-        """Writes a line, once for these updates, and if a training has begun."""
-        if self.entries is None or get_global_rank() != 0 or updates == self.last:
-            return
-        self.last = updates
         try:
             entry = self.entry(model, updates)
         except InputError as error:  # a training that diverges goes on, as it does without
-            if not self.entries:
+            if not earlier:
                 raise
             logger.warning(f"no relevance of gated heads at {updates} updates: {error}")
             return
-        if self.entries and entry.heads.keys() != self.entries[0].heads.keys():
+        if earlier and entry.heads.keys() != earlier[0].heads.keys():
             raise InputError(f"{self.path}: other heads are gated now; use another --save-dir")
-        self.entries.append(entry)
+        entries = [*earlier, entry]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(self.path) as file:
-            file.writelines(f"{as_line(entry)}\n" for entry in self.entries)
-        logger.info(summary(self.entries))
+            file.writelines(f"{as_line(entry)}\n" for entry in entries)
+        logger.info(summary(entries))
 
     def entry(self, model: FairseqModule, updates: int) -> Entry:
         """Gates and relevance of all gated heads now."""
@@ -164,11 +156,7 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
 
     def __init__(self, task, cfg: L0CriterionConfig):
         super().__init__(
-            task,
-            cfg.sentence_avg,
-            cfg.label_smoothing,
-            cfg.ignore_prefix_size,
-            cfg.report_accuracy,
+            task, cfg.sentence_avg, cfg.label_smoothing, cfg.ignore_prefix_size, cfg.report_accuracy
         )
         self.warmup, self.target = cfg.l0_warmup_updates, cfg.target_heads
         self.lambdas: dict[str, float] = {}
@@ -209,13 +197,13 @@ class L0Criterion(LabelSmoothedCrossEntropyCriterion):
         check_gated(model)
         before = model.steering.updates  # as the model was told before the last update
         if model.training:
-            log.start(model, before)
-        else:
+            if log.last is None:
+                log.add(model, before)
+        elif log.last is not None:  # the training has begun
             # What fairseq counts: an update that overflows is none.
             counted = metrics.get_meter("train", "num_updates")
             has_counted = counted is not None and counted.val is not None
-            updates = int(counted.val) if has_counted else before + 1
-            log.add(model, updates)
+            log.add(model, int(counted.val) if has_counted else before + 1)
 
     def penalty(self, model: FairseqModule) -> tuple[Tensor, dict[str, float]]:
         """Σ_h λ P(g_h ≠ 0) with today's λ, and what is logged.

@@ -1,11 +1,9 @@
 """``--export-attention``: what attentions did on the sentences of a command of fairseq's own.
 
 fairseq tells a task what sentences will come, when it asks for batches of them, but not when it is
-done: the file appears as soon as it has them all.
+done: the export is made as soon as all of them have come.
 """
 
-import atexit
-import contextlib
 import logging
 import shlex
 import sys
@@ -15,13 +13,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from fairseq.data.iterators import EpochBatchIterator
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.utils import split_paths
 from torch import Tensor
 
-from fairseq_normalign.attention.arrays import OVERHEAD, Arrays
+from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import refuse_unwritable
@@ -31,12 +28,13 @@ from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.options import option
-from fairseq_normalign.results.export import Writer, create_export
+from fairseq_normalign.results.export import create_export
 from fairseq_normalign.version import __version__
 
 logger = logging.getLogger(__name__)
 
 MAX_TOKENS = 4000  # of a batch that is run once more, padding included
+WINDOW = 100  # sentences whose arrays are in memory
 
 
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
@@ -51,17 +49,12 @@ class ExportConfig(FairseqDataclass):
         "norms", "what to export"
     )
     export_layers: str = option("", "layers to export, from 1, as in 5,6 (default: all)")
-    export_heads: str = option("", "heads to take or to sum over, from 1, as in 1,4 (default: all)")
-    export_dtype: ChoiceEnum(["float32", "float16"]) = option(  # type: ignore[valid-type]
-        "float32", "of the exported numbers"
-    )
-    export_max_gigabytes: float = option(10.0, "stop if the export becomes larger than this")
 
 
 class AttentionExport:
     """An export of all sentences that a command goes through, in the order of the corpus.
 
-    The file is written beside and appears when it is complete; if the command fails, nothing stays.
+    It is made when the last of them has come; if the command fails before, no file appears.
     """
 
     def __init__(self, task: Any, epochs: EpochBatchIterator):
@@ -69,111 +62,79 @@ class AttentionExport:
         self.shards = epochs.num_shards
         names = [name for name, dataset in task.datasets.items() if dataset is epochs.dataset]
         self.subset = names[0] if names else None
-        batches = list(islice(epochs.frozen_batches, epochs.shard_id, None, self.shards))
-        # As fairseq numbers them: their places in the corpus, of which some may be skipped.
-        self.sentences = np.sort(np.concatenate(batches)) if batches else np.array([], int)
-        self.nbest, self.bytes = 1, 0
-        self._opened = contextlib.ExitStack()
+        batches = islice(epochs.frozen_batches, epochs.shard_id, None, self.shards)
+        self.expected = sum(map(len, batches))
+        # Source and targets by the numbers that fairseq gives sentences: places in the corpus.
+        self.found: dict[int, tuple[Tensor, Sequence[Tensor]]] = {}
         self._generator: Any = None
-        self._arrays: Arrays | None = None
-        self._writer: Writer
+        self._nbest = 1
+        self._arrays: Arrays
 
     def follow(self, generator: Any, models: Sequence[Any], options: Any) -> None:
         """Exports what this generator finds, and no other, as that of --eval-bleu."""
         if len(models) > 1:
             raise InputError("--export-attention works with one model; --path names several")
-        self._generator = generator
-        if getattr(options, "score_reference", False):
-            self._open(models[0], "references")
-        else:
-            self.nbest = min(options.nbest, options.beam)
-            self._open(models[0], "hypotheses")
+        self._generator, self._nbest = generator, options.nbest
+        is_forced = getattr(options, "score_reference", False)
+        self._start(models[0], "references" if is_forced else "hypotheses")
 
     def add_hypotheses(self, generator: Any, sample: dict, beams: Sequence[Sequence[dict]]) -> None:
-        """Writes what the attention did on the hypotheses that fairseq prints."""
-        if generator is not self._generator:
-            return
-        targets = []
-        for beam in beams:
-            targets.append([hypothesis["tokens"].cpu() for hypothesis in beam[: self.nbest]])
-        self._add(sample, targets)
+        """Takes the hypotheses that fairseq prints."""
+        if generator is self._generator:
+            targets = []
+            for beam in beams:
+                targets.append([found["tokens"].cpu() for found in beam[: self._nbest]])
+            self._add(sample, targets)
 
     def add_references(self, model: Any, sample: dict) -> None:
-        """Writes what the attention did on the references of a batch."""
-        if self._arrays is None:
-            if self.shards > 1:
-                raise InputError("--export-attention needs --distributed-world-size 1")
-            self._open(model, "references")
+        """Takes the references of a batch."""
+        if self.shards > 1:
+            raise InputError("--export-attention needs --distributed-world-size 1")
+        if not self.found:
+            self._start(model, "references")
         references = unpadded(sample["target"], self.task.target_dictionary.pad())
         self._add(sample, [[reference] for reference in references])
 
-    def _open(self, model: Any, targets: str) -> None:
-        """Starts the file, or refuses what cannot be exported."""
-        self.reader = PairReader(self.task)
+    def _start(self, model: Any, targets: str) -> None:
+        """Refuses what cannot be exported, before anything is translated."""
         self._arrays = Arrays(
             TeacherForcing(model, self.task, attention=str(self.cfg.export_kind)),
             str(self.cfg.export_quantity),
             layers=_numbers("--export-layers", self.cfg.export_layers),
-            heads=_numbers("--export-heads", self.cfg.export_heads),
-            dtype=str(self.cfg.export_dtype),
         )
         checkpoint = stated(sys.argv[1:], "--path").path  # which fairseq does not tell its tasks
         data, *_ = split_paths(self.cfg.data)
         refuse_unwritable(self.path, checkpoint, *Path(data).glob("*"))
-        metadata = {
+        self.metadata = {
             **self._arrays.description(),
             "targets": targets,
             "subset": self.subset,
-            "sentence_ids": np.repeat(self.sentences, self.nbest).tolist(),
             "checkpoint": checkpoint and Path(checkpoint).name,
             "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
             "version": __version__,
         }
-        self._writer = self._opened.enter_context(create_export(self.path, metadata))
-        atexit.register(self.discard)
 
     def _add(self, sample: dict, targets: Sequence[Sequence[Tensor]]) -> None:
-        """Writes some targets of each sentence of a batch. A failure removes the file."""
-        assert self._arrays is not None
-        places: list[int] = []
-        pairs = []
+        """Takes some targets of each sentence of a batch."""
         sources = unpadded(sample["net_input"]["src_tokens"], self.task.source_dictionary.pad())
         for sentence, source, beam in zip(sample["id"].tolist(), sources, targets, strict=True):
-            first = int(np.searchsorted(self.sentences, sentence)) * self.nbest
-            places += range(first, first + len(beam))
+            self.found[sentence] = source, beam
+        if len(self.found) == self.expected:
+            self._write()
+
+    def _write(self) -> None:
+        """Writes what the attention does on all that was found."""
+        reader = PairReader(self.task)
+        ids, pairs = [], []
+        for sentence, (source, beam) in sorted(self.found.items()):
             for target in beam:
-                pairs.append(self.reader.binarised_pair(source, target, f"S-{sentence}"))
-        with contextlib.ExitStack() as on_failure:
-            on_failure.callback(atexit.unregister, self.discard)
-            on_failure.push(self._opened)  # which also says what is wrong with the disk
-            arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS)
-            for place, pair, array in zip(places, pairs, arrays, strict=True):
-                self._writer.add(place, array, *self._arrays.tokens(pair, self.reader))
-                self.bytes += array.nbytes + OVERHEAD
-                if self.bytes > self.cfg.export_max_gigabytes * 1e9:
-                    raise InputError(
-                        f"{self.path}: more than --export-max-gigabytes "
-                        f"{self.cfg.export_max_gigabytes:g} after {self._writer.sentences} of "
-                        f"{self.expected} sentences; choose some of --export-layers and "
-                        "--export-heads, a smaller --export-quantity, or --export-dtype float16"
-                    )
-            on_failure.pop_all()
-        if self._writer.sentences == self.expected:
-            self._opened.close()
-            atexit.unregister(self.discard)
-            logger.info(f"{self.path}: {self.expected} sentences, {self.bytes / 1e9:.3g} GB")
-
-    @property
-    def expected(self) -> int:
-        """How many sentences the file has when it is complete."""
-        return len(self.sentences) * self.nbest
-
-    def discard(self) -> None:
-        """Removes what was written by a command that ends before the file is complete."""
-        done = self._writer.sentences
-        logger.warning(f"{self.path}: not written, as {done} of {self.expected} sentences came")
-        with contextlib.suppress(EOFError), self._opened:
-            raise EOFError
+                ids.append(sentence)
+                pairs.append(reader.binarised_pair(source, target, f"S-{sentence}"))
+        arrays = map_batches(pairs, self._arrays, max_tokens=MAX_TOKENS, window=WINDOW)
+        with create_export(self.path, {**self.metadata, "sentence_ids": ids}) as writer:
+            for place, (pair, array) in enumerate(zip(pairs, arrays, strict=True)):
+                writer.add(place, array, *self._arrays.tokens(pair, reader))
+        logger.info(f"{self.path}: {len(pairs)} sentences")
 
 
 def unpadded(sentences: Tensor, pad: int) -> list[Tensor]:

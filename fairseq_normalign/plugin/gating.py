@@ -11,11 +11,7 @@ from torch.nn import functional
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.head_scores import CLOSE_RULES
-from fairseq_normalign.heads.pruning import (
-    evaluation_gates,
-    open_probabilities,
-    sample_gates,
-)
+from fairseq_normalign.heads.pruning import evaluation_gates, open_probabilities, sample_gates
 from fairseq_normalign.host.attention_modules import (
     Name,
     attentions,

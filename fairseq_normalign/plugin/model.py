@@ -17,7 +17,7 @@ from fairseq.models.transformer import TransformerDecoder, TransformerModel
 from fairseq.models.transformer import transformer_legacy as fairseq_sizes
 from torch import nn
 
-from fairseq_normalign.attention.quantities import QUANTITIES, Quantity
+from fairseq_normalign.attention.quantities import QUANTITIES
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.head_scores import CLOSE_RULES
@@ -31,8 +31,6 @@ from fairseq_normalign.plugin.pruned import alive_heads, remove_heads, start_of_
 Layers = int | Collection[int] | None
 Asked = str | Collection[str] | Mapping[str, Layers]  # quantities of a kind, or their layers
 EXPORT = '{"cross": ["weights", "vectors"]} or {"cross": {"vectors": -1}}'
-# One quantity of one kind of attention: the name that it gets in the result, kind, layers from 0.
-Wanted = tuple[str, str, list[int], Quantity]
 
 
 @contextmanager
@@ -46,49 +44,46 @@ def exported(model: nn.Module, export: Mapping[str, Asked]) -> Iterator[dict[str
     if not isinstance(export, Mapping):
         raise InputError(f"export={export!r}: use a dict, as in {EXPORT}")
     counts = Counter(kind for kind, _ in attentions(model))  # layers
-    wanted: list[Wanted] = []
+    wanted: dict[tuple[str, str], list[int]] = {}  # layers from 0, by quantity and kind
     for kind, asked in export.items():
         if kind not in counts:
             raise InputError(
                 f"export: {type(model).__name__} has no {kind!r} attention; it has: "
                 f"{', '.join(counts)}"
             )
-        wanted += _quantities(kind, asked, counts[kind])
-    kinds = {kind for _, kind, _, _ in wanted}
-    needed = set(chain(*(layers for _, _, layers, _ in wanted)))  # no more layers than are wanted
-    values = any(quantity.needs_values for *_, quantity in wanted)
+        by_name = asked if isinstance(asked, Mapping) else dict.fromkeys(_listed(asked))
+        for name, layers in by_name.items():
+            if name not in QUANTITIES:
+                raise InputError(
+                    f"export: unknown quantity {name!r} of {kind} attention; known: "
+                    f"{', '.join(QUANTITIES)}"
+                )
+            wanted[name, kind] = _layers(kind, layers, counts[kind])
+    kinds = {kind for _, kind in wanted}
+    needed = set(chain(*wanted.values()))  # no more layers than are wanted
+    values = any(QUANTITIES[name].needs_values for name, _ in wanted)
     results: dict[str, dict[str, list]] = {}
     with record(model, kinds, layers=needed, values=values, detach=False) as recording:
         yield results
-    for name, kind, layers, quantity in wanted:
+    for (name, kind), layers in wanted.items():
         by_layer = [None] * counts[kind]
         for layer in layers:
             recorded = recording.get((kind, layer))
             if recorded is not None:  # layerdrop may have left it out
-                by_layer[layer] = quantity.compute(recorded)
+                by_layer[layer] = QUANTITIES[name].compute(recorded)
         results.setdefault(name, {})[kind] = by_layer
 
 
-def _quantities(kind: str, asked: Asked, count: int) -> Iterator[Wanted]:
-    """Layers are indices as Python's lists have them: -1 is the last of ``count``."""
-    if not asked:
-        raise InputError(f"export: name quantities of {kind} attention: {', '.join(QUANTITIES)}")
-    for name in _listed(asked):
-        if name not in QUANTITIES:
+def _layers(kind: str, layers: Layers, count: int) -> list[int]:
+    """Indices as Python's lists have them, -1 being the last of ``count``, from 0; None: all."""
+    numbers = range(count) if layers is None else _listed(layers)
+    for layer in numbers:
+        if not (isinstance(layer, int) and -count <= layer < count):
             raise InputError(
-                f"export: unknown quantity {name!r} of {kind} attention; known: "
-                f"{', '.join(QUANTITIES)}"
+                f"export: no layer {layer!r} of {kind} attention; its layers are 0 to {count - 1}, "
+                "and -1 is the last one"
             )
-        layers = asked[name] if isinstance(asked, Mapping) else None
-        numbers = range(count) if layers is None else _listed(layers)
-        if not numbers or not all(isinstance(layer, int) for layer in numbers):
-            raise InputError(f"export: layers {layers!r}: use numbers, from 0; -1 is the last one")
-        for layer in numbers:
-            if not -count <= layer < count:
-                raise InputError(
-                    f"export: no layer {layer} of {kind} attention; its layers are 0 to {count - 1}"
-                )
-        yield name, kind, [layer % count for layer in numbers], QUANTITIES[name]
+    return [layer % count for layer in numbers]
 
 
 def _listed(names: Any) -> Collection[Any]:

@@ -22,10 +22,7 @@ from fairseq_normalign.host.special_tokens import (
     special_tokens_of,
 )
 from fairseq_normalign.options import option
-from fairseq_normalign.plugin.task import (
-    TranslationNormalignConfig,
-    TranslationNormalignTask,
-)
+from fairseq_normalign.plugin.task import TranslationNormalignConfig, TranslationNormalignTask
 
 
 class Coded:
@@ -45,11 +42,6 @@ class Coded:
         return getattr(self.sentences, name)
 
 
-def _first_file(folder, names):
-    """The path of the first of some files that is there; None if there is none."""
-    return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
 @dataclass  # no postponed annotations in this file: fairseq reads the types of these fields
 class MultilingualConfig(TranslationNormalignConfig):
     language_codes: ChoiceEnum(list(LAYOUTS)) = option(  # type: ignore[valid-type]
@@ -66,12 +58,13 @@ class MultilingualTask(TranslationNormalignTask):
     @classmethod
     def setup_task(cls, cfg, **kwargs):
         folder = Path(utils.split_paths(cfg.data)[0])
-        sources = [DICTIONARY, f"dict.{cfg.source_lang}.txt"]
-        source = _first_file(folder, sources) or folder / sources[0]
-        target = _first_file(folder, [TARGET_DICTIONARY])
-        if target is None and source.name != DICTIONARY:  # of fairseq-preprocess
-            target = _first_file(folder, [f"dict.{cfg.target_lang}.txt"])
-        dictionaries = [cls.load_dictionary(str(path)) for path in (source, target or source)]
+        source, target = folder / DICTIONARY, folder / TARGET_DICTIONARY
+        if not source.is_file():  # of fairseq-preprocess
+            source, target = (
+                folder / f"dict.{language}.txt" for language in (cfg.source_lang, cfg.target_lang)
+            )
+        paths = source, target if target.is_file() else source
+        dictionaries = [cls.load_dictionary(str(path)) for path in paths]
         return cls(cfg, *dictionaries)
 
     def load_dataset(self, split, **kwargs):
@@ -98,12 +91,9 @@ class MultilingualTask(TranslationNormalignTask):
             dataset, src_eos=eos, tgt_bos=eos, new_tgt_bos=marks.start
         )
 
-    def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        code = self.target_code
-        extra = dict(extra_gen_cls_kwargs or {})
-        if code is not None:
-            extra["symbols_to_strip_from_output"] = {code}
-        return super().build_generator(models, args, seq_gen_cls, extra, **kwargs)
+    def search_options(self, models, args):
+        options, code = super().search_options(models, args), self.target_code
+        return options if code is None else {**options, "symbols_to_strip_from_output": {code}}
 
     @property
     def target_code(self) -> int | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from fairseq.modules import MultiheadAttention
 from torch import nn
-from torch.nn import functional
 
 from fairseq_normalign.host.attention_modules import (
     FairseqModule,
@@ -19,7 +18,6 @@ from fairseq_normalign.host.attention_modules import (
     layers_of,
     out_projection,
     projections,
-    split_heads,
 )
 from fairseq_normalign.host.checkpoint import read
 from fairseq_normalign.host.compat import shrink_copies
@@ -31,53 +29,21 @@ DEFAULT_RESTORE = "checkpoint_last.pt"
 class PrunedAttention(MultiheadAttention):
     """fairseq's attention with fewer heads than fit the width of the model.
 
-    fairseq's own code can do this where it computes step by step, as in incremental decoding. Its
-    fused path cannot, nor can it do without any head: these are here.
+    fairseq's own code can do this where it computes step by step, but not without any head.
     """
 
-    def forward(
-        self,
-        query,
-        key,
-        value,
-        key_padding_mask=None,
-        incremental_state=None,
-        need_weights=True,
-        static_kv=False,
-        attn_mask=None,
-        before_softmax=False,
-        need_head_weights=False,
-    ):
-        asked = need_weights or need_head_weights
-        if self.num_heads == 0:
-            keys = self._key_count(query, key, incremental_state)
-            queries, batch, _ = query.shape
-            # Zeros; one head of them stands in for none, as fairseq takes the mean over heads.
-            heads = (1,) if need_head_weights else ()
-            weights = query.new_zeros(*heads, batch, queries, keys) if asked else None
-            bias = self.out_proj.bias
-            return torch.zeros_like(query) if bias is None else bias.expand(query.shape), weights
-        if asked or incremental_state is not None or before_softmax or self.beam_size > 1:
-            options = (key_padding_mask, incremental_state, need_weights, static_kv, attn_mask)
-            return super().forward(query, key, value, *options, before_softmax, need_head_weights)
-        return self._fused(query, key, value, key_padding_mask, attn_mask), None
-
-    def _fused(self, query, key, value, key_padding_mask, attn_mask):
-        to_queries, to_keys, to_values = projections(self)
-        q = split_heads(to_queries(query), self.num_heads, self.head_dim)  # (B, H, T, D)
-        k = split_heads(to_keys(key), self.num_heads, self.head_dim)  # (B, H, S, D)
-        v = split_heads(to_values(value), self.num_heads, self.head_dim)
-        mask = None if attn_mask is None else attn_mask.to(q.dtype)
-        if key_padding_mask is not None:
-            hidden = key_padding_mask.bool()[:, None, None]  # (B, 1, 1, S)
-            padding = q.new_zeros(hidden.shape).masked_fill(hidden, float("-inf"))
-            mask = padding if mask is None else padding + mask
-        drop = self.dropout_module
-        dropout = drop.p if self.training or drop.apply_during_inference else 0.0
-        attended = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, dropout_p=dropout
-        )
-        return self.out_proj(attended.permute(2, 0, 1, 3).flatten(2))  # (T, B, C)
+    def forward(self, query, key, value, **options):
+        if self.num_heads:
+            return super().forward(query, key, value, **options)
+        keys = self._key_count(query, key, options.get("incremental_state"))
+        queries, batch, _ = query.shape
+        weights = None  # or zeros; one head of them stands in for none, as fairseq takes the mean
+        if options.get("need_head_weights", False):
+            weights = query.new_zeros(1, batch, queries, keys)
+        elif options.get("need_weights", True):
+            weights = query.new_zeros(batch, queries, keys)
+        bias = self.out_proj.bias
+        return torch.zeros_like(query) if bias is None else bias.expand(query.shape), weights
 
     def _key_count(self, query, key, incremental_state) -> int:
         """S, how many keys there are.

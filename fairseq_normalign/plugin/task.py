@@ -5,7 +5,6 @@ tokens while a model trains.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,7 @@ from fairseq_normalign.alignment.aligner import AUTO, AlignOptions
 from fairseq_normalign.attention.soft import EOS, STEPS
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import option
-from fairseq_normalign.plugin.beam_search import AligningGenerator, PatientGenerator
+from fairseq_normalign.plugin.beam_search import PatientGenerator
 from fairseq_normalign.plugin.exporting import AttentionExport, ExportConfig
 
 # Tokens of languages, in fairseq's spellings __de__ and [de_DE], and in that of Johnson et al.
@@ -55,12 +54,6 @@ class SourceNoise:
             is_word.append(not (is_special or symbol.startswith("madeupword")))
         self.marks = torch.tensor(is_mark)  # of each type: whether it is part of no word
         self.types = np.flatnonzero(is_word)  # that are drawn
-
-    def __call__(self, sample: Mapping[str, Any], update: int) -> dict[str, Any]:
-        """A batch of fairseq with noise in its source; the batch itself is left as it is."""
-        inputs = sample["net_input"]
-        noisy = self.replaced(inputs["src_tokens"], sample["id"], update)
-        return {**sample, "net_input": {**inputs, "src_tokens": noisy}}
 
     def replaced(self, tokens: Tensor, numbers: Tensor, update: int) -> Tensor:
         """Source tokens (B, S) of the sentences of these numbers (B,), with noise."""
@@ -121,7 +114,9 @@ class TranslationNormalignTask(TranslationTask):
 
     def train_step(self, sample, model, criterion, optimizer, update_num, **more):
         if self.noise is not None:
-            sample = self.noise(sample, update_num)
+            inputs = sample["net_input"]
+            noisy = self.noise.replaced(inputs["src_tokens"], sample["id"], update_num)
+            sample = {**sample, "net_input": {**inputs, "src_tokens": noisy}}
         return super().train_step(sample, model, criterion, optimizer, update_num, **more)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
@@ -159,33 +154,27 @@ class TranslationNormalignTask(TranslationTask):
         return self.bpe
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        if seq_gen_cls is None:
-            seq_gen_cls, own = self._generator(models, args)
-            extra_gen_cls_kwargs = {**(extra_gen_cls_kwargs or {}), **own}
-        generator = super().build_generator(
-            models, args, seq_gen_cls, extra_gen_cls_kwargs, **kwargs
-        )
+        extra = {**(extra_gen_cls_kwargs or {}), **self.search_options(models, args)}
+        generator = super().build_generator(models, args, PatientGenerator, extra, **kwargs)
         if self.export is not None:
             self.export.follow(generator, models, args)
         return generator
 
-    def _generator(self, models, args) -> tuple[type[PatientGenerator], dict[str, Any]]:
-        """What searches for translations, with options of its own."""
-        own = {
-            "patient": getattr(args, "no_early_stop", False),
-            "free_prefix": self.free_prefix,
-        }
+    def search_options(self, models, args) -> dict[str, Any]:
+        """How translations are searched for, and aligned."""
         wanted = getattr(args, "print_alignment", None)
-        if not wanted:
-            return PatientGenerator, own
-        if len(models) > 1:
+        if wanted and len(models) > 1:
             raise InputError("--print-alignment works with one model; --path names several")
-        if getattr(args, "score_reference", False):  # fairseq would print its own
+        if wanted and getattr(args, "score_reference", False):  # fairseq would print its own
             raise InputError(
                 "--print-alignment does not align references; use normalign align for them"
             )
-        own.update(task=self, soft=wanted == "soft", nbest=getattr(args, "nbest", 1))
-        return AligningGenerator, own
+        return {
+            "task": self,
+            "patient": getattr(args, "no_early_stop", False),
+            "print_alignment": wanted,
+            "nbest": getattr(args, "nbest", 1),
+        }
 
     def inference_step(self, generator, models, sample, *args, **kwargs):
         beams = super().inference_step(generator, models, sample, *args, **kwargs)

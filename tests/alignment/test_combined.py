@@ -33,19 +33,22 @@ def backward(**options) -> NormAligner:
 def test_product_of_two_directions_by_hand():
     evidences = [
         Evidence("norms", 0, "input"),
+        Evidence("lrp-epsilon", None, "output"),
         Evidence("weights", 1, "output", reverse=True, weight=2),
     ]
     combined = CombinedAligner(
         aligner(), backward(), combine="product", evidences=evidences, extract="relative:0.9"
     )
     forward = aligner(layer=1, step="input")
+    by_relevance = aligner(method="lrp-epsilon")
     reverse = backward(method="weights", layer=2, step="output")
     for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
         shares = [
             forward.shares(forward.soft(*pair)),
+            by_relevance.shares(by_relevance.soft(*pair)),
             reverse.shares(reverse.soft(*pair[::-1])).T,
         ]
-        assert links == relative(geometric_mean(shares, [1, 2]), share=0.9)
+        assert links == relative(geometric_mean(shares, [1, 1, 2]), share=0.9)
 
 
 def test_evidences_in_any_order():
@@ -85,15 +88,6 @@ def test_default_evidences_of_a_mean_are_the_chosen_layers():
     assert decided.decision.evidences == chosen
 
 
-def test_relevance_is_an_evidence_like_any_other():
-    evidences = [parse_evidence("norms.2.output"), parse_evidence("lrp-epsilon.output*2")]
-    combined = CombinedAligner(aligner(), combine="product", evidences=evidences)
-    own = aligner(layer=2, step="output"), aligner(method="lrp-epsilon")
-    for pair, links in zip(PAIRS, combined.align_many(PAIRS), strict=True):
-        shares = [one.shares(one.soft(*pair)) for one in own]
-        assert links == relative(geometric_mean(shares, [1, 2]), share=0.75)
-
-
 @pytest.mark.parametrize(
     ("text", "evidence", "reverse", "weight"),
     [
@@ -119,10 +113,7 @@ def test_specs(text, evidence, reverse, weight):
             {"combine": "sum"},
             "unknown combination 'sum'; expected one of: auto, learned, product, harmonic, mean",
         ),
-        (
-            {"evidences": [Evidence("norms", 5, "input")]},
-            "layer 6: the model has layers 1 to 2",
-        ),
+        ({"evidences": [Evidence("norms", 5, "input")]}, "layer 6: the model has layers 1 to 2"),
         ({"evidences": [Evidence(reverse=True)]}, "there is no reverse model"),
         ({"evidences": [Evidence(weight=0)]}, "the evidences have weight 0"),
     ],

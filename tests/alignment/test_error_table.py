@@ -44,11 +44,7 @@ COSTS = {
     "lrp": [30.0, 60.0, 1234.0],
 }
 FULL = ErrorTable(
-    SCORES,
-    CHOSEN,
-    dict.fromkeys(SCORES, (0.4, 0.605)),
-    {"norms": "argmax", "lrp": "argmax"},
-    COSTS,
+    SCORES, CHOSEN, dict.fromkeys(SCORES, (0.4, 0.605)), {"norms": "argmax", "lrp": "argmax"}, COSTS
 )
 
 

@@ -27,20 +27,10 @@ def corpus():
     golds, systems = [], []
     for _ in range(60):
         length = generator.randint(5, 15)
-        sure = {(0, 0)} | {
-            (max(0, t + generator.choice([-2, 0, 0, 3])), t) for t in range(1, length)
-        }
-        golds.append(
-            Gold(
-                sure,
-                sure
-                | {
-                    (s + generator.choice([1, 2, 4]), t)
-                    for s, t in sure
-                    if generator.random() < 0.3
-                },
-            )
-        )
+        sure = {(max(0, t + generator.choice([-2, 0, 0, 3])), t) for t in range(1, length)}
+        sure.add((0, 0))
+        unsure = [link for link in sure if generator.random() < 0.3]
+        golds.append(Gold(sure, sure | {(s + generator.choice([1, 2, 4]), t) for s, t in unsure}))
         systems.append({(s, t) if generator.random() < 0.8 else (s + 3, t) for s, t in sure})
     return systems, golds
 
@@ -62,44 +52,32 @@ def test_what_is_right_is_left_alone(corpus):
     assert examine(*corpus) == ""
 
 
-@pytest.mark.parametrize(
-    ("mistake", "read", "advice"),
-    [
-        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --gold-index 1$"),
-        (lambda links: moved(links, -1, -1), Conventions(1, 1), "with --hyp-index 0$"),
-        (lambda links: moved(links, 1, 1), Conventions(1, 0), "with --hyp-index 1$"),
-        (lambda links: moved(links, 1, 1), Conventions(0, 0), "with --hyp-index 1$"),
-        (lambda links: moved(links, 1, 1), Conventions(1, 1), "with --gold-index 0$"),
-        (swapped, Conventions(), "with --reverse-hyp$"),
-        (swapped, Conventions(reversed=True), "without --reverse-hyp$"),
-        (
-            lambda links: swapped(moved(links, -1, -1)),
-            Conventions(),
-            "with --reverse-hyp and with --gold-index 1$",
-        ),
-        (
-            lambda links: moved(links, 1, 0),
-            Conventions(),
-            "if source words were numbered one lower: is a dummy prefix",
-        ),
-        (
-            lambda links: moved(links, -1, 0),
-            Conventions(),
-            "if source words were numbered one higher",
-        ),
-        (
-            lambda links: moved(links, 0, 1),
-            Conventions(),
-            "if target words were numbered one lower: .* other --step",
-        ),
-        (
-            lambda links: [set(), *links[:-1]],
-            Conventions(),
-            "compared with gold line n-1: is a line missing or extra",
-        ),
-        (lambda links: [*links[1:], set()], Conventions(), r"compared with gold line n\+1"),
-    ],
-)
+def late(systems):
+    return moved(systems, 1, 1)
+
+
+def early(systems):
+    return moved(systems, -1, -1)
+
+
+MISTAKES = [
+    (early, Conventions(0, 0), "with --gold-index 1$"),
+    (early, Conventions(1, 1), "with --hyp-index 0$"),
+    (late, Conventions(1, 0), "with --hyp-index 1$"),
+    (late, Conventions(0, 0), "with --hyp-index 1$"),
+    (late, Conventions(1, 1), "with --gold-index 0$"),
+    (swapped, USUAL, "with --reverse-hyp$"),
+    (swapped, Conventions(reversed=True), "without --reverse-hyp$"),
+    (lambda links: swapped(early(links)), USUAL, "with --reverse-hyp and with --gold-index 1$"),
+    (lambda links: moved(links, 1, 0), USUAL, "if source words were numbered one lower: is a dumm"),
+    (lambda links: moved(links, -1, 0), USUAL, "if source words were numbered one higher"),
+    (lambda links: moved(links, 0, 1), USUAL, "if target words were .* one lower: .* other --step"),
+    (lambda links: [set(), *links[:-1]], USUAL, "gold line n-1: is a line missing or extra"),
+    (lambda links: [*links[1:], set()], USUAL, r"compared with gold line n\+1"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "read", "advice"), MISTAKES)
 def test_mistakes(corpus, mistake, read, advice):
     systems, golds = corpus
     words = examine(mistake(systems), golds, read)
@@ -134,22 +112,18 @@ def test_a_few_links_prove_nothing():
     assert examine([{(1, 1), (2, 2)}], [Gold(gold, gold)]) == ""
 
 
-@pytest.mark.parametrize(
-    ("mistake", "read", "words"),
-    [
-        (lambda links: moved(links, -1, -1), Conventions(0, 0), "with --gold-index 1$"),
-        (lambda links: moved(links, 1, 1), Conventions(1, 0), "with --gold-index 0$"),
-        # The hypothesis is the command's own: no flag moves it.
-        (
-            lambda links: moved(links, 1, 1),
-            Conventions(0, 0),
-            "if all words were numbered one lower: is a dummy prefix or </s> counted as a word.$",
-        ),
-        (lambda links: moved(links, -1, -1), Conventions(1, 0), "if all words were numbered one h"),
-        (swapped, Conventions(), "with --reverse-gold$"),
-        (swapped, Conventions(reversed=True), "without --reverse-gold$"),
-    ],
-)
+DUMMY = "if all words were numbered one lower: is a dummy prefix or </s> counted as a word.$"
+OWN_MISTAKES = [  # the hypothesis is the command's own: no flag moves it
+    (early, Conventions(0, 0), "with --gold-index 1$"),
+    (late, Conventions(1, 0), "with --gold-index 0$"),
+    (late, Conventions(0, 0), DUMMY),
+    (early, Conventions(1, 0), "if all words were numbered one h"),
+    (swapped, USUAL, "with --reverse-gold$"),
+    (swapped, Conventions(reversed=True), "without --reverse-gold$"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "read", "words"), OWN_MISTAKES)
 def test_commands_that_make_the_alignment_name_their_own_flags(corpus, mistake, read, words):
     systems, golds = corpus
     advice, is_of_gold = diagnose(mistake(systems), golds, read._replace(own=True))

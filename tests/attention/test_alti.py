@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from fairseq_normalign import NormAligner, source_shares, text_pairs
-from fairseq_normalign.attention.alti import Rollout, contributions, head_block
+from fairseq_normalign.attention.alti import (
+    contributions,
+    encoder_rollout,
+    head_block,
+    source_rollout,
+)
 from fairseq_normalign.attention.arrays import Arrays
 from fairseq_normalign.attention.block import Block
 from fairseq_normalign.attention.contributions import Recorded
@@ -19,16 +24,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
-from tests.attention.test_block import (
-    BLOCKS,
-    B,
-    C,
-    H,
-    T,
-    make_block,
-    slow_attended,
-    slow_terms,
-)
+from tests.attention.test_block import BLOCKS, B, C, H, T, make_block, slow_attended, slow_terms
 from tests.attention.test_recorder import MODELS, randomised
 from tests.conftest import ToyTask, build_model
 
@@ -174,7 +170,7 @@ def slow_origin(blocks: dict, layer: int, b: int, t: int) -> tuple[list, list]:
 def test_the_encoders_rollout_adds_up_all_paths():
     blocks = make_blocks()
     matrices = [contributions(blocks["encoder", layer]) for layer in range(LAYERS)]
-    rollout = Rollout(blocks).encoder
+    rollout = encoder_rollout(blocks)
     for b in range(B):
         for i in range(S):
             row = torch.tensor([slow_encoder(matrices, b, i, j) for j in range(S)])
@@ -185,11 +181,11 @@ def test_the_encoders_rollout_adds_up_all_paths():
 def test_shares_of_the_source_are_those_of_the_paper_in_every_layer():
     """Source and prefix are all there is, and no token that was not read yet has a share."""
     blocks = make_blocks()
-    rollout = Rollout(blocks)
+    rollout = source_rollout(blocks, encoder_rollout(blocks))
     for layer in reversed(range(LAYERS)):
         for t in range(T):
             source, target = slow_origin(blocks, layer, 1, t)
-            assert_close(rollout.source(layer)[1, t], torch.tensor(source))
+            assert_close(rollout[layer][1, t], torch.tensor(source))
             assert sum(source) + sum(target) == pytest.approx(1, rel=1e-4)
             assert not any(target[t + 1 :])
 

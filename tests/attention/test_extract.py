@@ -10,7 +10,6 @@ from fairseq_normalign.attention.extract import (
     EXTRACTORS,
     argmax,
     best_link,
-    confidences,
     extractor,
     itermax,
     mutual_argmax,
@@ -19,6 +18,7 @@ from fairseq_normalign.attention.extract import (
     row_shares,
     threshold,
     to_words,
+    values_of,
 )
 from fairseq_normalign.attention.soft import Pieces
 from fairseq_normalign.errors import InputError
@@ -135,9 +135,9 @@ def test_no_words_no_links(rule, shape):
 
 
 def test_confidence_is_the_share_of_the_row():
-    assert confidences(SOFT, [(0, 0), (2, 2)]) == pytest.approx([0.6 / 0.9, 1 / 3])
-    assert confidences(SOFT, [(0, 0)], null=np.array([0.3, 0.0, 0.0])) == pytest.approx([0.5])
-    assert confidences(np.zeros((2, 0)), []) == []
+    assert values_of(row_shares(SOFT), [(0, 0), (2, 2)]) == pytest.approx([0.6 / 0.9, 1 / 3])
+    assert row_shares(SOFT, np.array([0.3, 0.0, 0.0]))[0, 0] == pytest.approx(0.5)
+    assert values_of(row_shares(np.zeros((2, 0))), []) == []
     assert row_shares(np.array([[0.0, 0.0], [1.0, 3.0]])).tolist() == [[0, 0], [0.25, 0.75]]
 
 

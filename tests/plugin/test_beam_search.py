@@ -50,8 +50,10 @@ def generated(model, sources, prefix=None, **options):
     tokens = torch.tensor([[PAD] * (longest - len(source)) + source for source in sources])
     lengths = torch.tensor(list(map(len, sources)))
     sample = {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
-    dictionary = ToyTask().target_dictionary
-    generator = PatientGenerator([model], dictionary, max_len_b=LONGEST, min_len=0, **options)
+    task = ToyTask()
+    task.free_prefix = False
+    options = {"max_len_b": LONGEST, "min_len": 0, "task": task, **options}
+    generator = PatientGenerator([model], task.target_dictionary, **options)
     return generator.generate([model], sample, prefix_tokens=prefix)
 
 

@@ -1,11 +1,9 @@
-import copy
 from itertools import chain
 
 import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.heads.pruning import fold_gates
 from fairseq_normalign.host.attention_modules import head_counts, head_names, keep_heads
 from fairseq_normalign.names import KINDS, Head, all_heads, parse_heads
@@ -80,31 +78,6 @@ def test_incremental_decoding_is_the_forced_one(batch):
         )
     forcing = model.decoder(target, encoder_out=encoder_out)[0]
     assert torch.allclose(torch.cat(steps, dim=1), forcing, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("alive", ["some", "none"])
-def test_fused_and_explicit_path_agree_in_training(batch, alive):
-    """In training nobody asks for weights, so cross-attention takes the fused path as well.
-
-    Gradients are compared, too.
-    """
-    _, model = gated_and_pruned(ALIVE[alive], dropout=0.0)
-    model.train()
-    other = copy.deepcopy(model)
-    results = []
-    for network, explicit in ((model, False), (other, True)):
-        if explicit:
-            with record(network, KINDS, detach=False):
-                logits = network(**batch)[0]
-        else:
-            logits = network(**batch)[0]
-        logits.square().sum().backward()
-        gradients = [
-            parameter.grad for parameter in network.parameters() if parameter.grad is not None
-        ]
-        results.append((logits, torch.cat([gradient.flatten() for gradient in gradients])))
-    assert torch.allclose(results[0][0], results[1][0], rtol=1e-4, atol=1e-5)
-    assert torch.allclose(results[0][1], results[1][1], rtol=1e-3, atol=1e-3)
 
 
 def test_heads_keep_their_names():

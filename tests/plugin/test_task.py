@@ -9,7 +9,7 @@ from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 
 import fairseq_normalign.plugin  # noqa: F401  (registers)
 from fairseq_normalign.alignment.aligner import AlignOptions
-from fairseq_normalign.plugin.beam_search import AligningGenerator
+from fairseq_normalign.plugin.beam_search import new_aligner
 from tests.conftest import ToyTask, build_model
 
 
@@ -39,10 +39,7 @@ def aligner(words: str, symbols: list[str], bpe=None):
         task.source_dictionary.add_symbol(symbol)
     task.cfg, task.bpe = Namespace(align_words=words), bpe
     task.align_options = AlignOptions
-    generator = AligningGenerator(
-        [build_model(task=task)], task.target_dictionary, task=task, soft=False
-    )
-    return generator._new_aligner()
+    return new_aligner(task, build_model(task=task))
 
 
 @pytest.mark.parametrize(
