@@ -19,7 +19,7 @@ from fairseq_normalign.alignment.evidence import (
 )
 from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
-from fairseq_normalign.cli import checks, methods, options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.align_run import align_without_model, finish, link_files, tasks
 from fairseq_normalign.cli.runs import check_run_options, run_command
 from fairseq_normalign.errors import InputError
@@ -28,7 +28,6 @@ from fairseq_normalign.runs.measure import Plan
 from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
 BITEXT = "bitext"  # the method that needs no model
-TABLE = "--all"  # what normalign methods was called before
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. With 100 pairs or more, weights of all
 layers and heads are learned from the text, without gold; a model of the other direction (-r) makes
@@ -71,15 +70,9 @@ TEXT...           SOURCE TARGET, or one file
 """
 
 
-def add_old_options(parser: ArgumentParser) -> None:
-    """Names that options had, and what is an option of other commands."""
-    for old in ("--decision", "--lexicon"):
-        parser.add_argument(old, type=_replaced, help=SUPPRESS)
+def refuse_gold(parser: ArgumentParser) -> None:
+    """Says where gold is an option."""
     parser.add_argument("--gold", type=_elsewhere, help=SUPPRESS)
-
-
-def _replaced(path: str) -> str:
-    raise ArgumentTypeError(f"use --learned {path}, which keeps all that is learned in one file")
 
 
 def _elsewhere(path: str) -> str:
@@ -178,7 +171,7 @@ parse_links = options.model_command(
     options.CORPUS + COMBINATION + INTERACTIVE + OUTPUT,
     check,
     flags=(AlignOptions, Plan),
-    more=add_old_options,
+    more=refuse_gold,
     several=True,
 )
 
@@ -207,16 +200,11 @@ parse_without_model = options.command(
 def parse_args(argv: Sequence[str]) -> Namespace:
     if f"--method={BITEXT}" in argv or ("--method", BITEXT) in pairwise(argv):
         return parse_without_model(argv)
-    if TABLE not in argv:
-        return parse_links(argv)
-    args = methods.parse_table([word for word in argv if word != TABLE])
-    return Namespace(**vars(args), all=True)
+    return parse_links(argv)
 
 
 def main(args: Namespace) -> None:
     if args.method == BITEXT:
         align_without_model(args)
-    elif getattr(args, "all", False):
-        methods.main(args)
     else:
         run_command("align", args, tasks, finish)

@@ -145,11 +145,6 @@ def check_several(args: Namespace) -> None:
         refuse_streams(*files, why=f", and {len(args.path)} models read it")
 
 
-def numbers_of(args: Namespace) -> list[int | None]:
-    """A number for each checkpoint, from 1, in the names of what is measured; none for one."""
-    return [None] if len(args.path) == 1 else list(range(1, len(args.path) + 1))
-
-
 def check_directions(paths: Sequence[str], directions: Sequence[str]) -> None:
     """Refuses models of different directions."""
     for path, direction in zip(paths, directions, strict=True):

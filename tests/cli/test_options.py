@@ -80,7 +80,6 @@ CASES = [
     (plot, ["-o", "x.png", "--num-shards", "2"], "--num-shards cannot be used with normalign p"),
     (align, ["--output", "data"], "data: cannot be written: Is a directory"),
     (methods, [], "error rates need gold links: --gold FILE"),
-    (align, ["--all"], "error rates need gold links: --gold FILE"),  # what it was called before
     (align, ["--path", "model.pt", "text"], "--path names 2 checkpoints; align takes one"),
     (methods, [*TWO, "--heads"], "--heads takes one checkpoint: heads of two models do not"),
     (methods, [*TWO, "--gold", "-"], "<stdin>: can be read only once, and 2 models read it"),
@@ -110,7 +109,6 @@ CASES = [
     (align, ["--combine", "product", "--layer", "1"], "cannot be used with --layer: name"),
     (align, ["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     (align, ["--combine", "mean", "--learn-pairs", "9"], "--learn-pairs needs --combine learned"),
-    (align, ["--lexicon", "x"], "--lexicon: use --learned x, which keeps all that is learned"),
     (align, ["--layer", "1", "--learned", "x"], "--layer cannot be used with --learned"),
     (
         align,
@@ -125,7 +123,7 @@ CASES = [
     (evaluate, ["--gold", "gold"], "--gold, --gold-source and --gold-target go together"),
     (evaluate, ["--score-reference"], "--score-reference translates nothing"),
     (mixing, ["--category", "few"], "--category few: write NAME=REGEX, as in 'comma=▁"),
-    (mixing, ["--analyses", "norms"], "--analyses norms: choose from ATTN-W, ATTN-N, ATTNRE"),
+    (mixing, ["--analyses", "norms"], "--scope norms: choose from ATTN-W, ATTN-N, ATTNRE"),
     (mixing, ["--scope", "ffn"], "--analyses ffn: choose from .*, ff, ff-res, ff-res-ln, or all"),
     (mixing, ["--frequencies", "a", "b", "c"], "--frequencies: 3 files; name one, or"),
     (stats, ["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png"),
