@@ -124,7 +124,7 @@ CASES = [
     (evaluate, ["--score-reference"], "--score-reference translates nothing"),
     (mixing, ["--category", "few"], "--category few: write NAME=REGEX, as in 'comma=▁"),
     (mixing, ["--analyses", "norms"], "--scope norms: choose from ATTN-W, ATTN-N, ATTNRE"),
-    (mixing, ["--scope", "ffn"], "--analyses ffn: choose from .*, ff, ff-res, ff-res-ln, or all"),
+    (mixing, ["--scope", "ffn"], "--scope ffn: choose from .*, ff, ff-res, ff-res-ln, or all"),
     (mixing, ["--frequencies", "a", "b", "c"], "--frequencies: 3 files; name one, or"),
     (stats, ["--plot", "x.jpg"], r"--plot x\.jpg: expected a name that ends in \.png"),
     (evolution, ["--words", "w1"], "--words and --plot-words go together"),
