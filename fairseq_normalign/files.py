@@ -19,7 +19,6 @@ import gzip
 import hashlib
 import importlib
 import io
-import itertools
 import logging
 import lzma
 import os
@@ -31,7 +30,6 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -66,16 +64,13 @@ def name_of(path: str | Path) -> str:
 
 
 def short_names(paths: Sequence[str | Path]) -> list[str]:
-    """The shortest end of each path that no other of the paths has, to name files in a table."""
-    ends: dict[str, list[str]] = {}  # ``c``, ``b/c`` and ``a/b/c`` of ``a/b/c``
-    for path in paths:
-        parts = Path(path).parts
-        ends[str(path)] = [str(Path(*parts[-count:])) for count in range(1, len(parts) + 1)]
-    counts = Counter(itertools.chain.from_iterable(ends.values()))
-    names = []
-    for path in map(str, paths):
-        unique = [end for end in ends[path] if counts[end] == 1]
-        names.append(unique[0] if unique else path)
+    """So many of the last parts of all paths as tell them apart, to name files in a table."""
+    parts = [Path(path).parts for path in paths]
+    names: list[str] = []
+    for count in range(1, max(map(len, parts), default=0) + 1):
+        names = [str(Path(*of_path[-count:])) for of_path in parts]
+        if len(set(names)) == len(set(parts)):
+            break
     return names
 
 

@@ -17,7 +17,6 @@ from fairseq_normalign.alignment.evidence import (
     combination_of,
     parse_evidences,
 )
-from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.align_run import align_without_model, finish, link_files, tasks
@@ -91,8 +90,8 @@ def check(args: Namespace) -> None:
         )
     checks.requires(args, "reverse_path", "reverse_data")
     check_run_options(args)
-    if args.output:
-        check_signed_output(args)
+    files = [str(file.path) for file in link_files(args)]
+    checks.check_signed_output(args.output, *checks.inputs_of(args), *files, args.learned)
     check_extract(args.extract or "argmax")
     checks.check_methods(args, args.method)
     check_combination(args)
@@ -109,14 +108,6 @@ def settle_format(args: Namespace) -> None:
     if args.index is None:
         args.index = int(args.format in FROM_1)
     args.confidence = args.confidence or args.format in WITH_SHARES
-
-
-def check_signed_output(args: Namespace) -> None:
-    """Refuses an output that cannot be written in the end, or its signature."""
-    files = [str(file.path) for file in link_files(args)]
-    for path in (args.output, f"{args.output}.json"):
-        refuse_unwritable(path, *checks.inputs_of(args), *files)
-    refuse_unsignable(args.output)
 
 
 def check_combination(args: Namespace) -> None:
@@ -150,8 +141,6 @@ def check_learned(args: Namespace) -> None:
     checks.excludes(args, "learned", "layer", "step", "head")
     if is_stream(args.learned):
         raise InputError(f"--learned {args.learned}: not a file")
-    for path in (args.output, f"{args.output}.json") if args.output else ():
-        refuse_unwritable(path, args.learned)
     if not Path(args.learned).is_file():
         refuse_unwritable(args.learned, *checks.inputs_of(args))
 
@@ -181,10 +170,7 @@ def check_without_model(args: Namespace) -> None:
         raise InputError("--method bitext takes files: SOURCE TARGET, or one of ' ||| ' lines")
     check_bitext(args)
     extractor(args.extract)
-    if args.output:
-        for path in (args.output, f"{args.output}.json"):
-            refuse_unwritable(path, *args.text, *args.bitext)
-        refuse_unsignable(args.output)
+    checks.check_signed_output(args.output, *args.text, *args.bitext)
     settle_format(args)
 
 

@@ -10,6 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, refuse_unwritable
@@ -100,6 +101,14 @@ def check_outputs(args: Namespace, *inputs: str) -> None:
         raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
     if getattr(args, "plot", None):
         check_picture("--plot", args.plot)
+
+
+def check_signed_output(output: str | None, *inputs: str | None) -> None:
+    """Refuses a file of links that cannot be written in the end, or its signature."""
+    if output is not None:
+        for path in (output, f"{output}.json"):
+            refuse_unwritable(path, *inputs)
+        refuse_unsignable(output)
 
 
 def check_picture(option: str, path: str) -> None:

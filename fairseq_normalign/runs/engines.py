@@ -26,7 +26,6 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.noise import first_import
 from fairseq_normalign.runs.chunks import Chunk, Partial
 
-ENGINES = ("local", "ray")
 AHEAD = 2  # chunks that are handed out to each worker at once
 RETRIES = 3  # of a chunk whose worker of Ray was lost
 CONNECT = 10  # seconds

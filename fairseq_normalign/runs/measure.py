@@ -9,10 +9,9 @@ from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.options import from_0, option, positive
+from fairseq_normalign.options import option
 from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
 from fairseq_normalign.runs.engines import (
-    ENGINES,
     Place,
     Progress,
     Work,
@@ -78,23 +77,20 @@ class Plan:
         False,
         "start from the beginning instead of resuming an interrupted run",
     )
-    workers: int | None = choice(None, "processes, or GPUs (default: 1)", positive, metavar="N")
+    workers: int | None = choice(None, "N  processes, or GPUs (default: 1)")
     num_shards: int = choice(
         1,
-        "divide the corpus among N commands; then: normalign merge OUTPUT",
-        positive,
-        metavar="N",
+        "N  divide the corpus among N commands; then: normalign merge OUTPUT",
     )
-    shard_id: int = choice(0, "the shard of this command, from 0", from_0, metavar="K")
-    engine: str = choice("local", "ray: workers of a Ray cluster", choices=ENGINES)
+    shard_id: int = choice(0, "K  the shard of this command, from 0")
+    engine: str = choice("local", "local|ray  ray: workers of a Ray cluster")
     ray_address: str | None = choice(
-        None, "address of the Ray cluster (default: start Ray here)", metavar="ADDRESS"
+        None, "ADDRESS  address of the Ray cluster (default: start Ray here)"
     )
     chunk: int | None = choice(
         None,
-        "pairs in a chunk, which is saved when it is done (default: 1000; fewer for slow measures)",
-        positive,
-        metavar="N",
+        "N  pairs in a chunk, which is saved when it is done (default: 1000; fewer for slow "
+        "measures)",
     )
     gpu: bool = False
 
