@@ -183,6 +183,7 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
         (["{folder}/one.pt", "-o", "x.pdf"], "--output x.pdf: the name must end in .html"),
         (["{folder}/one.pt", "-o", "x.html", "--gold", "-"], "<stdin>: can be read only once"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
+        (["-o", "x.html", "--gold", "{folder}/gold"], "--gold needs --path or MODEL"),
         (["-o", "x.html"], "nothing to show; name a MODEL, or --include FILE.json"),
         (["data-bin", "-o", "x.html"], "data-bin: no such file or folder"),
     ],
