@@ -167,12 +167,6 @@ def described(method: Method) -> str:
 
 def listed(entries: Iterable[tuple[str, str]]) -> str:
     """Names and what they mean, in two columns."""
-    meanings = dict(entries)
-    width = max(map(len, meanings)) + 4
-    lines = []
-    for name, meaning in meanings.items():
-        column = f"  {name}".ljust(width)
-        lines.append(
-            textwrap.fill(meaning, 100, initial_indent=column, subsequent_indent=" " * width)
-        )
-    return "\n".join(lines)
+    from tabulate import tabulate
+
+    return textwrap.indent(tabulate(entries, tablefmt="plain", maxcolwidths=[None, 75]), "  ")

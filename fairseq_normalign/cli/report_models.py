@@ -40,7 +40,7 @@ from fairseq_normalign.results.page import Included, Section, overview
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.text.links import LinkFile, refuse_other_count
 
-MODEL_COLUMNS = ["model", "languages", "heads of each layer", "million parameters", "file in MB"]
+MODEL_COLUMNS = ["model", "languages", "heads of each layer", "million parameters"]
 
 
 class Material(NamedTuple):
@@ -239,6 +239,5 @@ def _model_row(material: Material) -> list[Any]:
         heads.setdefault(kind, []).append(str(number))
     shape = "; ".join(f"{kind} {' '.join(numbers)}" for kind, numbers in heads.items())
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    size = Path(material.path).stat().st_size / 1e6 if Path(material.path).exists() else None
     direction = "–".join(material.languages)
-    return [material.name, direction, shape, parameters / 1e6, size]
+    return [material.name, direction, shape, parameters / 1e6]

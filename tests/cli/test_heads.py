@@ -114,7 +114,6 @@ BAD = {
 def test_bad_input(case, corpus, checkpoint, text, tmp_path, capsys):
     options, message = BAD[case]
     (tmp_path / "other").write_text("x 1\ny 2\n")
-    (tmp_path / "equal").write_text("x 1\ny 1\n")
     (tmp_path / "gold").write_text("0-0\n")
     options = [option.format(corpus=corpus, tmp=tmp_path) for option in options]
     with pytest.raises(InputError, match=message):

@@ -159,15 +159,6 @@ def test_one_model_without_gold_or_heads(folder):
     assert list(packed) == ["soft-0-0"]
 
 
-def test_json_alone_needs_no_model(folder):
-    output = folder / "json.html"
-    run("normalign", "report", "--include", folder / "heads.json", "-o", output)
-    contents, packed = contents_of(output)
-    assert [section["id"] for section in contents["sections"]] == ["overview", "heads"]
-    assert contents["browser"] is None
-    assert packed == {}
-
-
 def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
     monkeypatch.setattr("fairseq_normalign.cli.report.PAGE_BYTES", 1_000_000 - 2)
     report(folder, "--max-megabytes", 1, "--measure", output="cut.html")
