@@ -49,11 +49,11 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
     aligner = load_aligner(args)
     is_learned = args.interactive or (args.learned is not None and Path(args.learned).exists())
     learned = aligner.load_learned(args.learned) if is_learned else None
-    if learned and args.bitext and "bitext" not in learned.signature():
-        raise InputError(
-            f"{args.learned}: was learned without a bitext; for --bitext name a new file"
-        )
     if learned and args.bitext:
+        if "bitext" not in learned.signature():
+            raise InputError(
+                f"{args.learned}: was learned without a bitext; for --bitext name a new file"
+            )
         shell.note(
             f"{args.learned} keeps the bitext that it was learned with; --bitext is not read"
         )

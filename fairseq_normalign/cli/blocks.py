@@ -81,12 +81,15 @@ def measure_of(args: Namespace, counts: Mapping[str, Counted]) -> Blocks:
     """What is measured of one checkpoint."""
     from fairseq_normalign.layers.block_survey import BlockOptions, Blocks
 
-    categories = parse_categories(args.categories, args.category)
-    named = {
-        name: getattr(args, name)
-        for name in ("ranks", "max_tokens", "mixing", "layers", "statistics")
-    }
-    measuring = BlockOptions(categories=categories, frequencies=counts, **named)
+    measuring = BlockOptions(
+        categories=parse_categories(args.categories, args.category),
+        ranks=args.ranks,
+        frequencies=counts,
+        max_tokens=args.max_tokens,
+        mixing=args.mixing,
+        layers=args.layers,
+        statistics=args.statistics,
+    )
     return Blocks(measuring, args.model_number)
 
 

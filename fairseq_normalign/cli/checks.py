@@ -5,7 +5,6 @@ A check reads ``args.given``, the options that are not at their defaults; see ``
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -93,12 +92,9 @@ def check_files(args: Namespace) -> None:
 
 
 def check_outputs(args: Namespace, *inputs: str) -> None:
-    """Refuses files that cannot be written, are read, or are named twice."""
-    outputs = named_files(args, OUTPUTS)
-    for output in outputs:
+    """Refuses files that cannot be written, or are read."""
+    for output in named_files(args, OUTPUTS):
         refuse_unwritable(output, *inputs)
-    if len({os.path.realpath(output) for output in outputs}) < len(outputs):
-        raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
     if getattr(args, "plot", None):
         check_picture("--plot", args.plot)
 

@@ -36,7 +36,6 @@ NOT_COMPARED = {
     "cpu",  # the device is compared
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages
-PARTS_OF_DATA = ("dict.*", "reading.json")
 
 
 def keeps(args: Namespace) -> bool:
@@ -78,14 +77,14 @@ def _with_digests(name: str, value: Any) -> Any:
     """Files by name and contents."""
     if isinstance(value, list):
         return [_with_digests(name, part) for part in value]
-    path = Path(value) if isinstance(value, str) else Path()
-    if name in ("data", "reverse_data") and ":" in value:
-        return _with_digests(name, value.split(":"))
     if name in ("data", "reverse_data"):
-        parts = [part for pattern in PARTS_OF_DATA for part in sorted(path.glob(pattern))]
-        return f"{path.name} ({digest_of(parts)})"
-    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and path.is_file():
-        return f"{path.name} ({digest_of([path])})"
+        folders = list(map(Path, value.split(":")))
+        files: list[Path] = []
+        for folder in folders:
+            files += [*sorted(folder.glob("dict.*")), *folder.glob("reading.json")]
+        return f"{':'.join(folder.name for folder in folders)} ({digest_of(files)})"
+    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and Path(value).is_file():
+        return f"{Path(value).name} ({digest_of([Path(value)])})"
     return value
 
 
