@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -66,8 +67,12 @@ def run_in_processes(
     pool = ProcessPoolExecutor(workers, context, _begin, (pickled, places))
     for place in places_of(workers):
         places.put(place)
+
+    def submit(chunk: Chunk) -> Future[Finished]:
+        return pool.submit(_work, chunk)
+
     try:
-        for chunk, finished in _as_they_come([partial(pool.submit, _work)] * workers, chunks):
+        for chunk, finished in _as_they_come([submit] * workers, chunks):
             yield chunk, _heard(chunk, finished, progress)
     except BrokenProcessPool:
         raise InputError("a worker has died: out of memory? try fewer --workers") from None
@@ -165,7 +170,7 @@ _worker: Callable[[Chunk], Finished]  # of this process
 def ray_cluster(address: str | None) -> Iterator[None]:
     """A Ray cluster, or a Ray of this machine if no address is named; refuses a wrong address."""
     try:
-        import ray
+        ray: Any = import_module("ray")
     except ImportError:
         raise InputError("--engine ray needs Ray: pip install 'fairseq_normalign[ray]'") from None
     host, _, port = (address or "").rpartition(":")
@@ -203,8 +208,7 @@ def run_on_ray(
         workers: how many at most; by default as many as the cluster has cores, or GPUs.
         gpu: whether each worker needs a GPU.
     """
-    import ray
-
+    ray: Any = import_module("ray")  # whose types know none of this
     resource, options = ("GPU", {"num_gpus": 1}) if gpu else ("CPU", {"num_cpus": 1})
     with _stdout_to_stderr():
         there = int(ray.cluster_resources().get(resource, 1))
