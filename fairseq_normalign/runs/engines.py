@@ -31,6 +31,7 @@ AHEAD = 2  # chunks that are handed out to each worker at once
 RETRIES = 3  # of a chunk whose worker of Ray was lost
 CONNECT = 10  # seconds
 
+Results = Iterator[tuple[Chunk, Partial]]
 Progress = Callable[[int], object]
 Work = Callable[[Chunk, Progress], Partial]
 Finished = tuple[Partial, list[str]]  # what another process has made, and the warnings there
@@ -47,9 +48,7 @@ class Place(NamedTuple):
 Make = Callable[[Place], Work]  # loads the model; called once for each worker
 
 
-def run_here(
-    make: Make, chunks: Iterable[Chunk], *, progress: Progress
-) -> Iterator[tuple[Chunk, Partial]]:
+def run_here(make: Make, chunks: Iterable[Chunk], *, progress: Progress) -> Results:
     """One chunk after the other, in this process."""
     work = make(Place())
     for chunk in chunks:
@@ -58,7 +57,7 @@ def run_here(
 
 def run_in_processes(
     make: Make, chunks: Iterable[Chunk], *, workers: int, progress: Progress
-) -> Iterator[tuple[Chunk, Partial]]:
+) -> Results:
     """In several processes of this machine, which share its cores."""
     context = multiprocessing.get_context("spawn")  # threads and CUDA do not survive a fork
     others = set(multiprocessing.active_children())
@@ -201,7 +200,7 @@ def run_on_ray(
     workers: int | None,
     gpu: bool = False,
     progress: Progress,
-) -> Iterator[tuple[Chunk, Partial]]:
+) -> Results:
     """On a Ray cluster that is connected, which replaces workers and repeats chunks that are lost.
 
     Args:

@@ -14,6 +14,7 @@ from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
 from fairseq_normalign.runs.engines import (
     Place,
     Progress,
+    Results,
     Work,
     run_here,
     run_in_processes,
@@ -23,7 +24,6 @@ from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.joins import merged
 
 Load = Callable[[Place], Any]  # the models; called once for each worker
-Results = Iterator[tuple[Chunk, Partial]]
 Note = Callable[[Mapping[str, Any]], None]  # hears the notes of each chunk
 
 
