@@ -19,7 +19,6 @@ import gzip
 import hashlib
 import importlib
 import io
-import itertools
 import logging
 import lzma
 import os
@@ -31,7 +30,6 @@ import sys
 import tokenize
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -66,16 +64,13 @@ def name_of(path: str | Path) -> str:
 
 
 def short_names(paths: Sequence[str | Path]) -> list[str]:
-    """The shortest end of each path that no other of the paths has, to name files in a table."""
-    ends: dict[str, list[str]] = {}  # ``c``, ``b/c`` and ``a/b/c`` of ``a/b/c``
-    for path in paths:
-        parts = Path(path).parts
-        ends[str(path)] = [str(Path(*parts[-count:])) for count in range(1, len(parts) + 1)]
-    counts = Counter(itertools.chain.from_iterable(ends.values()))
-    names = []
-    for path in map(str, paths):
-        unique = [end for end in ends[path] if counts[end] == 1]
-        names.append(unique[0] if unique else path)
+    """So many of the last parts of all paths as tell them apart, to name files in a table."""
+    parts = [Path(path).parts for path in paths]
+    names: list[str] = []
+    for count in range(1, max(map(len, parts), default=0) + 1):
+        names = [str(Path(*of_path[-count:])) for of_path in parts]
+        if len(set(names)) == len(set(parts)):
+            break
     return names
 
 
@@ -121,7 +116,7 @@ def read_lines(path: str | Path) -> Iterator[str]:
                 yield _without_return(line, f"{name}:{number}") if "\r" in line else line
     except UnicodeDecodeError as error:
         raise InputError(f"{name}:{number}: not UTF-8 text ({error.reason})") from None
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, _zstd_error(path)) as error:
         kind = "zstd" if str(path).endswith(ZSTD) else "gzip"
         raise InputError(f"{name}: damaged: {error}; is the {kind} file complete?") from None
     except OSError as error:
@@ -143,50 +138,20 @@ def _open(path: str | Path) -> io.BufferedIOBase:
     if str(path).endswith(GZIP):
         return gzip.open(path)
     if str(path).endswith(ZSTD):
-        return io.BufferedReader(Unpacked(Path(path).open("rb"), zstandard()))
+        return zstandard().open(path)
     return Path(path).open("rb")
 
 
 def zstandard() -> Any:
-    """The library that packs and unpacks ``*.zst``."""
+    """The library that packs and unpacks ``*.zst``, as that of Python 3.14 does."""
     try:
-        return importlib.import_module("zstandard")
+        return importlib.import_module("backports.zstd")
     except ImportError:
-        raise InputError(".zst files need zstandard: pip install zstandard") from None
+        raise InputError(".zst files need backports.zstd: pip install backports.zstd") from None
 
 
-class Unpacked(io.RawIOBase):
-    """The contents of a ``*.zst`` file; the library's own reader would not miss a lost end."""
-
-    def __init__(self, file: IO[bytes], library: Any):
-        self.file, self.library = file, library
-        self.frame: Any = None
-        self.waiting = self.left = b""  # unpacked, and of the next frame
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self.waiting:
-            is_over = self.frame is None or self.frame.eof
-            packed = self.left or self.file.read(1 << 16)
-            if not packed and not is_over:
-                raise EOFError("its end is missing")
-            if not packed:
-                return 0
-            if is_over:  # a file may have several frames
-                self.frame = self.library.ZstdDecompressor().decompressobj()
-            try:
-                self.waiting, self.left = self.frame.decompress(packed), self.frame.unused_data
-            except self.library.ZstdError as error:
-                raise EOFError(str(error)) from None
-        size = min(len(buffer), len(self.waiting))
-        buffer[:size], self.waiting = self.waiting[:size], self.waiting[size:]
-        return size
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
+def _zstd_error(path: str | Path) -> type[Exception]:
+    return zstandard().ZstdError if str(path).endswith(ZSTD) else EOFError
 
 
 def _same_file(one: str | Path, other: str | Path) -> bool:
@@ -272,7 +237,7 @@ def whole_file(path: str | Path, binary: bool = False) -> Iterator[Any]:
             # Neither name nor time: they would make other bytes of the same text.
             stream = gzip.GzipFile("", "wb", fileobj=raw, mtime=0)
         elif str(path).endswith(ZSTD):
-            stream = zstandard().ZstdCompressor().stream_writer(raw, closefd=False)
+            stream = zstandard().open(raw, "wb")
         with io.TextIOWrapper(stream, **TEXT) as text:
             yield text
 

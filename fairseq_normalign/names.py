@@ -183,15 +183,11 @@ def as_lists(heads: Iterable[Head]) -> list[list[int]]:
 
 
 def format_numbers(numbers: Sequence[int]) -> str:
-    """Ascending numbers from 0 as people read them: ``1 to 3, 5``."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    ends = [dict.fromkeys((run[0] + 1, run[-1] + 1)) for run in runs]
-    return ", ".join(" to ".join(map(str, of_run)) for of_run in ends)
+    """Ascending numbers from 0 as people read them: ``1 to 3``, or ``1, 3`` if some are missing."""
+    first, last = numbers[0] + 1, numbers[-1] + 1
+    if last - first + 1 == len(numbers) > 1:
+        return f"{first} to {last}"
+    return ", ".join(str(number + 1) for number in numbers)
 
 
 def from_one(name: str, value: int | str, known: Sequence[int], *, owner: str = "the model") -> int:

@@ -5,8 +5,8 @@ declared by ``declare``.
 
     @dataclass(frozen=True)
     class MixingOptions:
-        limit: int | None = option(None, "take the first N sentences (default: all)", positive)
-        average: str = option("macro", "of the ratios", choices=("macro", "micro"))
+        limit: int | None = option(None, "N  take the first N sentences (default: all)")
+        average: str = option("macro", "macro|micro  of the ratios")
 """
 
 from __future__ import annotations
@@ -30,12 +30,9 @@ SEARCH = {"beam": 4, "lenpen": 1.0, "max_len_a": 1.2, "max_len_b": 10}
 
 def option(
     default: Any,
-    help: str,
+    text: str,
     kind: Callable[[str], Any] | None = None,
     *,
-    choices: Collection[str] | None = None,
-    metavar: str | None = None,
-    many: bool = False,
     alone: Any = None,
     group: str = "",
 ) -> Any:
@@ -43,21 +40,17 @@ def option(
 
     Args:
         default: what it is unless it is given; False makes a switch.
-        help: its meaning; the parser adds the default unless the text states it, or it is None.
+        text: what its value is, two blanks, and its meaning, as in ``declare``; the parser adds the
+            default unless the text states it, or it is None.
         kind: turns text into a value, and raises ``ArgumentTypeError`` or ``ValueError``.
-        many: takes one value or more.
         alone: what the flag means without a value, if it may stand alone.
         group: the heading that it stands under in ``--help``.
     """
-    argument: dict[str, Any] = {"help": help.replace("%", "%%")}
-    if default is False:
-        argument |= {"action": "store_true"}
-    elif choices is not None:
-        argument |= {"choices": tuple(choices)}
-    else:
-        argument |= {"type": kind or str, "metavar": metavar or "VALUE"}
-    if many:
-        argument |= {"nargs": "+"}
+    value, _, help = text.rpartition("  ")
+    argument = _argument("" if default is False else value or "VALUE")
+    argument["help"] = _escaped(help)
+    if kind is not None:
+        argument["type"] = kind
     if alone is not None:
         argument |= {"nargs": "?", "const": alone}
     declared = {"argument": argument, "group": group, "help": help}  # fairseq reads the last one
@@ -128,8 +121,8 @@ def declare(parser: Any, text: str, **kinds: Callable[[str], Any]) -> None:
         if default:
             defaults = list(map(argument["type"], default.split()))
             argument["default"] = defaults if "nargs" in argument else defaults[0]
-        help = re.sub(r"%(?!\()", "%%", " ".join(help.split()))
-        group.add_argument(*names, **argument, help=_with_default(help, default))
+        help = _with_default(_escaped(" ".join(help.split())), default)
+        group.add_argument(*names, **argument, help=help)
 
 
 def _argument(value: str = "") -> dict[str, Any]:
@@ -150,6 +143,11 @@ def _argument(value: str = "") -> dict[str, Any]:
     if name.islower():
         return argument | {"choices": choices}
     return argument | {"metavar": name, "type": VALUES.get(name, str)}
+
+
+def _escaped(help: str) -> str:
+    """A help text as argparse takes it, which puts values where ``%(name)s`` stands."""
+    return re.sub(r"%(?!\()", "%%", help)
 
 
 def _with_default(help: str, default: Any) -> str:

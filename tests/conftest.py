@@ -201,19 +201,8 @@ def own_gold(corpus, checkpoint, tmp_path_factory) -> Path:
     """Links of the model itself, numbered from 1: read from 0, they look misread."""
     path = tmp_path_factory.mktemp("own") / "own.talp"
     data = [corpus / "data-bin", "--remove-bpe", "sentencepiece", "--cpu"]
-    run(
-        "normalign",
-        "align",
-        *data,
-        "--path",
-        checkpoint,
-        "--combine",
-        "none",
-        "--index",
-        1,
-        "-o",
-        path,
-    )
+    options = ["--path", checkpoint, "--combine", "none", "--index", 1, "-o", path]
+    run("normalign", "align", *data, *options)
     return path
 
 

@@ -260,12 +260,16 @@ def read_binarised(path: Path) -> Any:
 # ---------------------------------------------------------------- segmentation
 
 
-def build(path: Path, bpe: str, option: str) -> Any:
+def reader(bpe: str, option: str) -> Callable[[Path], Any]:
+    """Splits a line by a file that an option names."""
     from fairseq_normalign.host.segmentation import Segmentation, build_bpes
 
-    args = argparse.Namespace(bpe=bpe, post_process=None, tokenizer=None, **{option: str(path)})
-    source, _ = build_bpes(args)
-    return Segmentation(source, normalise_bpe_name(bpe))("the cats sat", "line 1").words
+    def read(path: Path) -> Any:
+        args = argparse.Namespace(bpe=bpe, post_process=None, tokenizer=None, **{option: str(path)})
+        source, _ = build_bpes(args)
+        return Segmentation(source, normalise_bpe_name(bpe))("the cats sat", "line 1").words
+
+    return read
 
 
 @functools.cache
@@ -275,22 +279,7 @@ def sentencepiece() -> bytes:
     return model_of(("de",), vocab_size=60)
 
 
-def read_sentencepiece(path: Path) -> Any:
-    return build(path, "sentencepiece", "sentencepiece_model")
-
-
-def read_codes(path: Path) -> Any:
-    return build(path, "subword_nmt", "bpe_codes")
-
-
-def read_fast_codes(path: Path) -> Any:
-    return build(path, "fastbpe", "bpe_codes")
-
-
-def read_wordpieces(path: Path) -> Any:
-    return build(path, "bert", "bpe_vocab_file")
-
-
+CODES = b"#version: 0.2\nt h\nth e</w>\ns a\n"
 WORDPIECES = "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "##s", "sat", "s", "##a"])
 
 
@@ -427,9 +416,9 @@ LIGHT = [
     Target("safetensors", "model.safetensors", [safetensors()], read_tensors),
     Target("aligner", "aligner.safetensors", [aligner()], read_aligner),
     Target("index", "index", binarised(), read_binarised),
-    Target("BPE codes", "codes", [b"#version: 0.2\nt h\nth e</w>\ns a\n"], read_codes),
-    Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], read_fast_codes),
-    Target("word pieces", "vocab.txt", [WORDPIECES.encode()], read_wordpieces),
+    Target("BPE codes", "codes", [CODES], reader("subword_nmt", "bpe_codes")),
+    Target("fastBPE codes", "codes", [b"t h 10\nth e</w> 4\n"], reader("fastbpe", "bpe_codes")),
+    Target("word pieces", "vocab.txt", [WORDPIECES.encode()], reader("bert", "bpe_vocab_file")),
     Target("reading", "reading.json", [b'{"bpe": "sentencepiece"}'], read_reading),
 ]
 
@@ -446,7 +435,12 @@ def heavy() -> list[Target]:
     return [
         Target("checkpoint", "model.pt", [checkpoint()], read_checkpoint),
         Target("dictionary", "dict.a.txt", [dictionary()], read_dictionary),
-        Target("SentencePiece", "spm.model", [sentencepiece()], read_sentencepiece),
+        Target(
+            "SentencePiece",
+            "spm.model",
+            [sentencepiece()],
+            reader("sentencepiece", "sentencepiece_model"),
+        ),
         *imports,
         *runs,
         Target("report", "heads.json", written(), read_report),

@@ -284,30 +284,27 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch, number):
 
 
 def test_zstandard_in_and_out(tmp_path):
-    zstandard = pytest.importorskip("zstandard")
+    zstd = pytest.importorskip("backports.zstd")
     lines = [f"{number} wörter\n" for number in range(50_000)]
     path = tmp_path / "a.zst"
     with whole_file(path) as file:
         file.writelines(lines)
     assert list(read_lines(path)) == lines
     packed = path.read_bytes()
-    assert (
-        zstandard.ZstdDecompressor().decompressobj().decompress(packed) == "".join(lines).encode()
-    )
+    assert zstd.decompress(packed) == "".join(lines).encode()
     path.write_bytes(packed + packed)  # as `cat a.zst b.zst` makes it
     assert list(read_lines(path)) == lines * 2
-    path.write_bytes(packed[:-9])
-    with pytest.raises(InputError, match=r"a.zst: damaged: its end is missing; is the zstd file"):
-        list(read_lines(path))
-    path.write_bytes(b"0-0\n")
-    with pytest.raises(InputError, match=r"a.zst: damaged: .*; is the zstd file complete"):
-        list(read_lines(path))
-    path.write_bytes(b"")
-    assert list(read_lines(path)) == []
+    for damaged in (packed[:-9], b"0-0\n", b""):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"a.zst: damaged: .*; is the zstd file complete"):
+            list(read_lines(path))
 
 
 def test_zstandard_may_be_missing(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(InputError, match="pip install zstandard"), whole_file(tmp_path / "a.zst"):
+    monkeypatch.setitem(sys.modules, "backports.zstd", None)
+    with (
+        pytest.raises(InputError, match="pip install backports"),
+        whole_file(tmp_path / "a.zst"),
+    ):
         pass
     assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_normalign.results.result import read_result
 from tests.conftest import run
-from tests.imported import LANGUAGES, MARIAN, Families, both_languages, write_texts
+from tests.imported import LANGUAGES, Families, both_languages, write_texts
 from tests.translation_folders import marian_folder
 
 COUNT = 8
@@ -67,19 +67,14 @@ def reverse(tmp_path_factory):
     return folder / "ours"
 
 
-@pytest.mark.parametrize("family", ["apart", "m2m", "nllb", "mbart"])
-def test_both_directions(family, imported, reverse, texts):
-    """A multilingual model translates both ways; of Marian, there is a model of each."""
-    folder = reverse if family in MARIAN else imported[family].ours
+@pytest.mark.parametrize(
+    ("family", "other"),
+    [("apart", None), ("m2m", "m2m"), ("nllb", "nllb"), ("mbart", "mbart"), ("nllb", None)],
+)
+def test_both_directions(family, other, imported, reverse, texts):
+    """Another model, with its own names of languages, or a multilingual one, both ways."""
+    folder = imported[other].ours if other else reverse
     both = ["--reverse-path", folder / "model.pt", "--combine", "product"]
-    done = run("normalign", "align", *model_of(imported, family), *texts, *both)
-    assert any(links_of(done.stdout))
-
-
-@pytest.mark.parametrize("family", ["nllb"])
-def test_a_reverse_model_has_its_own_names_of_languages(family, imported, reverse, texts):
-    """They need not be those of the other model, which is of several languages."""
-    both = ["--reverse-path", reverse / "model.pt", "--combine", "product"]
     done = run("normalign", "align", *model_of(imported, family), *texts, *both)
     assert any(links_of(done.stdout))
 

@@ -20,12 +20,12 @@ from fairseq_normalign.options import (
 
 @dataclass(frozen=True)
 class Options:
-    limit: int | None = option(None, "take the first N (default: all)", positive, metavar="N")
-    average: str = option("macro", "of the ratios", choices=("macro", "micro"))
-    methods: list = option(["norms"], "soft methods, 100 % of them", many=True)
-    bounds: tuple = option((), "where groups begin", many=True)
+    limit: int | None = option(None, "N  take the first N (default: all)")
+    average: str = option("macro", "macro|micro  of the ratios")
+    methods: list = option(["norms"], "NAME...  soft methods, 100 % of them")
+    bounds: tuple = option((), "X...  where groups begin")
     exact: bool = option(False, "no sampling", group="numbers")
-    workers: int = option(1, "processes", positive)
+    workers: int = option(1, "N  processes")
     gold: object = None  # no flag
 
 

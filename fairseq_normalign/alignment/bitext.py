@@ -453,9 +453,9 @@ def count_bitext(pairs: Iterable[tuple[Words, Words]], least: int = 1) -> Bitext
     pieces = Pieces.learn(counts)
     numbers = []
     for sides in texts:
-        source, target = (pieces(side)[0] for side in sides)
-        if max(len(source), len(target)) <= MOST_PIECES:
-            numbers.append((source, target))
+        (of_source, _), (of_target, _) = map(pieces, sides)
+        if max(len(of_source), len(of_target)) <= MOST_PIECES:
+            numbers.append((of_source, of_target))
     turned = [(target, source) for source, target in numbers]
     forward, backward = (count_direction(way, len(pieces.processor)) for way in (numbers, turned))
     return Bitext(pieces, forward, backward, len(numbers))

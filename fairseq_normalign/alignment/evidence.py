@@ -18,7 +18,7 @@ from fairseq_normalign.attention.methods import A_FILE, METHODS, SHIFT_ATT, meth
 from fairseq_normalign.attention.soft import EOS, STEPS, SUM_AND_MEAN, Evidence
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.options import layer as layer_number
-from fairseq_normalign.options import option, positive
+from fairseq_normalign.options import option
 from fairseq_normalign.text.links import LinkFile
 
 if TYPE_CHECKING:
@@ -65,34 +65,31 @@ class AlignOptions:
         batch_tokens: how many tokens, padding included, are run at once; changes only the speed.
     """
 
-    method: str = choice("norms", f"what is compared: {', '.join(METHODS)}", metavar="NAME")
-    layer: int | str = choice(AUTO, "decoder layer, from 1, or auto", layer_number, metavar="N")
+    method: str = choice("norms", f"NAME  what is compared: {', '.join(METHODS)}")
+    layer: int | str = choice(AUTO, "N  decoder layer, from 1, or auto", layer_number)
     head: int | None = choice(
         None,
-        "one head of the layer, from 1; a pruned model's have the numbers that they had in the "
+        "N  one head of the layer, from 1; a pruned model's have the numbers that they had in the "
         "full one (default: all)",
-        positive,
-        metavar="N",
     )
     step: str = choice(
         AUTO,
-        "take a word's alignment where the decoder reads it or where it predicts it",
-        choices=(*STEPS, AUTO),
+        f"{'|'.join(STEPS)}|{AUTO}  take a word's alignment where the decoder reads it or where it "
+        "predicts it",
     )
     eos: str = choice(
         "null",
-        "null: a word that takes most from </s> gets no link; skip: </s> is left out",
-        choices=EOS,
+        f"{'|'.join(EOS)}  null: a word that takes most from </s> gets no link; skip: </s> is left "
+        "out",
     )
     extract: str | None = choice(
         None,
-        f"how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a number "
-        "(default: argmax; piece-argmax of shift-att; absolute with --combine learned, relative "
-        "with a mean)",
-        metavar="NAME",
+        f"NAME  how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a "
+        "number (default: argmax; piece-argmax of shift-att; absolute with --combine learned, "
+        "relative with a mean)",
     )
-    source_merge: str = choice("sum", "source pieces to words", choices=MERGES)
-    target_merge: str = choice("mean", "target pieces to words", choices=MERGES)
+    source_merge: str = choice("sum", f"{'|'.join(MERGES)}  source pieces to words")
+    target_merge: str = choice("mean", f"{'|'.join(MERGES)}  target pieces to words")
     batch_tokens: int = 4000
 
     def __post_init__(self) -> None:

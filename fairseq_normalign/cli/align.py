@@ -17,9 +17,8 @@ from fairseq_normalign.alignment.evidence import (
     combination_of,
     parse_evidences,
 )
-from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.extract import check_extract, extractor
-from fairseq_normalign.cli import checks, methods, options
+from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.align_run import align_without_model, finish, link_files, tasks
 from fairseq_normalign.cli.runs import check_run_options, run_command
 from fairseq_normalign.errors import InputError
@@ -28,7 +27,6 @@ from fairseq_normalign.runs.measure import Plan
 from fairseq_normalign.text.link_formats import FROM_1, WITH_SHARES, WRITERS
 
 BITEXT = "bitext"  # the method that needs no model
-TABLE = "--all"  # what normalign methods was called before
 DESCRIPTION = """Word alignments from a translation Transformer: a Pharaoh line (source-target,
 counted from 0) for each sentence pair, in input order. With 100 pairs or more, weights of all
 layers and heads are learned from the text, without gold; a model of the other direction (-r) makes
@@ -71,15 +69,9 @@ TEXT...           SOURCE TARGET, or one file
 """
 
 
-def add_old_options(parser: ArgumentParser) -> None:
-    """Names that options had, and what is an option of other commands."""
-    for old in ("--decision", "--lexicon"):
-        parser.add_argument(old, type=_replaced, help=SUPPRESS)
+def refuse_gold(parser: ArgumentParser) -> None:
+    """Says where gold is an option."""
     parser.add_argument("--gold", type=_elsewhere, help=SUPPRESS)
-
-
-def _replaced(path: str) -> str:
-    raise ArgumentTypeError(f"use --learned {path}, which keeps all that is learned in one file")
 
 
 def _elsewhere(path: str) -> str:
@@ -98,8 +90,8 @@ def check(args: Namespace) -> None:
         )
     checks.requires(args, "reverse_path", "reverse_data")
     check_run_options(args)
-    if args.output:
-        check_signed_output(args)
+    files = [str(file.path) for file in link_files(args)]
+    checks.check_signed_output(args.output, *checks.inputs_of(args), *files, args.learned)
     check_extract(args.extract or "argmax")
     checks.check_methods(args, args.method)
     check_combination(args)
@@ -116,14 +108,6 @@ def settle_format(args: Namespace) -> None:
     if args.index is None:
         args.index = int(args.format in FROM_1)
     args.confidence = args.confidence or args.format in WITH_SHARES
-
-
-def check_signed_output(args: Namespace) -> None:
-    """Refuses an output that cannot be written in the end, or its signature."""
-    files = [str(file.path) for file in link_files(args)]
-    for path in (args.output, f"{args.output}.json"):
-        refuse_unwritable(path, *checks.inputs_of(args), *files)
-    refuse_unsignable(args.output)
 
 
 def check_combination(args: Namespace) -> None:
@@ -157,8 +141,6 @@ def check_learned(args: Namespace) -> None:
     checks.excludes(args, "learned", "layer", "step", "head")
     if is_stream(args.learned):
         raise InputError(f"--learned {args.learned}: not a file")
-    for path in (args.output, f"{args.output}.json") if args.output else ():
-        refuse_unwritable(path, args.learned)
     if not Path(args.learned).is_file():
         refuse_unwritable(args.learned, *checks.inputs_of(args))
 
@@ -178,7 +160,7 @@ parse_links = options.model_command(
     options.CORPUS + COMBINATION + INTERACTIVE + OUTPUT,
     check,
     flags=(AlignOptions, Plan),
-    more=add_old_options,
+    more=refuse_gold,
     several=True,
 )
 
@@ -188,10 +170,7 @@ def check_without_model(args: Namespace) -> None:
         raise InputError("--method bitext takes files: SOURCE TARGET, or one of ' ||| ' lines")
     check_bitext(args)
     extractor(args.extract)
-    if args.output:
-        for path in (args.output, f"{args.output}.json"):
-            refuse_unwritable(path, *args.text, *args.bitext)
-        refuse_unsignable(args.output)
+    checks.check_signed_output(args.output, *args.text, *args.bitext)
     settle_format(args)
 
 
@@ -207,16 +186,11 @@ parse_without_model = options.command(
 def parse_args(argv: Sequence[str]) -> Namespace:
     if f"--method={BITEXT}" in argv or ("--method", BITEXT) in pairwise(argv):
         return parse_without_model(argv)
-    if TABLE not in argv:
-        return parse_links(argv)
-    args = methods.parse_table([word for word in argv if word != TABLE])
-    return Namespace(**vars(args), all=True)
+    return parse_links(argv)
 
 
 def main(args: Namespace) -> None:
     if args.method == BITEXT:
         align_without_model(args)
-    elif getattr(args, "all", False):
-        methods.main(args)
     else:
         run_command("align", args, tasks, finish)

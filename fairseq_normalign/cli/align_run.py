@@ -18,7 +18,7 @@ from fairseq_normalign.alignment.evidence import LINKS, parse_evidences
 from fairseq_normalign.alignment.signature import signed_file
 from fairseq_normalign.attention.extract import extractor, values_of
 from fairseq_normalign.cli import shell
-from fairseq_normalign.cli.runs import Task, options_of_each
+from fairseq_normalign.cli.runs import Task, each
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.engines import Place
@@ -45,15 +45,15 @@ def tasks(args: Namespace, folder: RunFolder | None, *, count: bool = False) -> 
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
     from fairseq_normalign.host.raw_corpus import check_not_empty, raw_corpus
 
-    (args,) = options_of_each(args)
+    (args,) = each(args)
     aligner = load_aligner(args)
     is_learned = args.interactive or (args.learned is not None and Path(args.learned).exists())
     learned = aligner.load_learned(args.learned) if is_learned else None
-    if learned and args.bitext and "bitext" not in learned.signature():
-        raise InputError(
-            f"{args.learned}: was learned without a bitext; for --bitext name a new file"
-        )
     if learned and args.bitext:
+        if "bitext" not in learned.signature():
+            raise InputError(
+                f"{args.learned}: was learned without a bitext; for --bitext name a new file"
+            )
         shell.note(
             f"{args.learned} keeps the bitext that it was learned with; --bitext is not read"
         )

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checks import check_several, numbers_of
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.output import show
 from fairseq_normalign.cli.runs import (
     Task,
     check_run_options,
+    checked_each,
+    each,
     open_corpus,
-    options_of_each,
     reading_task,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
 from fairseq_normalign.layers.categories import DEFAULT, PRESETS, SOURCES, parse_categories
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.runs.measure import Made, prepared_job
@@ -69,24 +69,28 @@ def check_block_options(args: Namespace) -> None:
 
 def block_tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """What is measured of each checkpoint."""
-    measures = measures_of(args, read_counts(args))
-    for of_one, measure in zip(options_of_each(args), measures, strict=True):
+    counts = read_counts(args)
+    for of_one in checked_each(args):
+        measure = measure_of(of_one, counts)
         corpus, reader = open_corpus(of_one)
         job = prepared_job(measure, reader, corpus.items, folder, corpus.total)
         yield reading_task(of_one, [job], corpus, reader, "blocks")
 
 
-def measures_of(args: Namespace, counts: Mapping[str, Counted]) -> list[Blocks]:
-    """One for each checkpoint."""
+def measure_of(args: Namespace, counts: Mapping[str, Counted]) -> Blocks:
+    """What is measured of one checkpoint."""
     from fairseq_normalign.layers.block_survey import BlockOptions, Blocks
 
-    categories = parse_categories(args.categories, args.category)
-    named = {
-        name: getattr(args, name)
-        for name in ("ranks", "max_tokens", "mixing", "layers", "statistics")
-    }
-    measuring = BlockOptions(categories=categories, frequencies=counts, **named)
-    return [Blocks(measuring, number) for number in numbers_of(args)]
+    measuring = BlockOptions(
+        categories=parse_categories(args.categories, args.category),
+        ranks=args.ranks,
+        frequencies=counts,
+        max_tokens=args.max_tokens,
+        mixing=args.mixing,
+        layers=args.layers,
+        statistics=args.statistics,
+    )
+    return Blocks(measuring, args.model_number)
 
 
 def read_counts(args: Namespace) -> dict[str, Counted]:
@@ -113,11 +117,12 @@ def show_blocks(
     """
     from fairseq_normalign.results.several import together
 
-    surveys = [made[each.name].result(each) for each in measures_of(args, {})]
-    signature = {**signature_of(args, surveys[0]), **more}
-    of_models = {}
-    for name, survey in zip(short_names(args.path), surveys, strict=True):
-        of_models[name] = result_of(survey, signature)
+    of_models: dict[str, Result] = {}
+    for of_one in each(args):
+        measure = measure_of(of_one, {})
+        survey = made[measure.name].result(measure)
+        signature = {**signature_of(args, survey), **more}
+        of_models[of_one.model_name] = result_of(survey, signature)
     show(together(of_models, signature), args)
 
 

@@ -5,11 +5,11 @@ A check reads ``args.given``, the options that are not at their defaults; see ``
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fairseq_normalign.alignment.signature import refuse_unsignable
 from fairseq_normalign.attention.methods import method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import is_stream, name_of, refuse_unwritable
@@ -92,14 +92,19 @@ def check_files(args: Namespace) -> None:
 
 
 def check_outputs(args: Namespace, *inputs: str) -> None:
-    """Refuses files that cannot be written, are read, or are named twice."""
-    outputs = named_files(args, OUTPUTS)
-    for output in outputs:
+    """Refuses files that cannot be written, or are read."""
+    for output in named_files(args, OUTPUTS):
         refuse_unwritable(output, *inputs)
-    if len({os.path.realpath(output) for output in outputs}) < len(outputs):
-        raise InputError(f"{outputs[0]}: is named for two outputs; expected a name for each")
     if getattr(args, "plot", None):
         check_picture("--plot", args.plot)
+
+
+def check_signed_output(output: str | None, *inputs: str | None) -> None:
+    """Refuses a file of links that cannot be written in the end, or its signature."""
+    if output is not None:
+        for path in (output, f"{output}.json"):
+            refuse_unwritable(path, *inputs)
+        refuse_unsignable(output)
 
 
 def check_picture(option: str, path: str) -> None:
@@ -143,11 +148,6 @@ def check_several(args: Namespace) -> None:
     if len(args.path) > 1:
         files = named_files(args, READ_BY_EACH)
         refuse_streams(*files, why=f", and {len(args.path)} models read it")
-
-
-def numbers_of(args: Namespace) -> list[int | None]:
-    """A number for each checkpoint, from 1, in the names of what is measured; none for one."""
-    return [None] if len(args.path) == 1 else list(range(1, len(args.path) + 1))
 
 
 def check_directions(paths: Sequence[str], directions: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ from functools import partial
 
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.output import OUTPUT, show
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.comparison import EvaluateOptions
 from fairseq_normalign.options import SEARCH, read_options
 
@@ -36,8 +35,6 @@ def check(args: Namespace) -> None:
     checks.requires(args, "source_file", "target_file")
     checks.go_together(args, "gold", "gold_source", "gold_target")
     checks.check_methods(args, args.method)
-    if "--score-reference" in args.fairseq_argv:
-        raise InputError("--score-reference translates nothing; leave it out")
 
 
 parse_args = options.model_command(

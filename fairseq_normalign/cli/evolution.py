@@ -8,7 +8,6 @@ from dataclasses import replace
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.output import OUTPUT, show
-from fairseq_normalign.errors import InputError
 from fairseq_normalign.layers.evolution_plan import EvolutionOptions
 from fairseq_normalign.options import read_options
 
@@ -34,8 +33,7 @@ def check(args: Namespace) -> None:
     checks.go_together(args, "words", "plot_words")
     if args.plot_words:
         checks.check_picture("--plot-words", args.plot_words)
-    if args.bounds and sorted(set(args.bounds)) != args.bounds:
-        raise InputError(f"--bounds {' '.join(map(str, args.bounds))}: the numbers must ascend")
+    args.bounds = sorted(set(args.bounds))
 
 
 parse_args = options.model_command(

@@ -9,7 +9,6 @@ from fairseq_normalign.alignment.signature import first_index
 from fairseq_normalign.cli.checks import check_outputs, refuse_stdin_twice
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.output import TABLES, show
-from fairseq_normalign.errors import InputError
 
 DESCRIPTION = """How good word alignments are, measured without gold: how well linked words predict
 each other in the rest of the corpus, in nats per word. All files must align the same text, of 100
@@ -40,6 +39,7 @@ parse_args = command("gain", DESCRIPTION, EXAMPLE, OPTIONS + TABLES, check)
 def main(args: Namespace) -> None:
     from fairseq_normalign.alignment.gain import GainResult, gains
     from fairseq_normalign.text.links import LinkFile, read_together
+    from fairseq_normalign.text.offsets import checked_links, located
     from fairseq_normalign.text.words import TextFile
 
     texts = [TextFile(args.source), TextFile(args.target)]
@@ -49,13 +49,9 @@ def main(args: Namespace) -> None:
     linked: list[list] = [[] for _ in files]
     for number, (source, target, *links) in enumerate(read_together(*texts, *files), 1):
         for file, of_file, pairs in zip(files, links, linked, strict=True):
-            for s, t in of_file:
-                if s >= len(source) or t >= len(target):
-                    raise InputError(
-                        f"{file.name}:{number}: link {s}-{t} is outside the text, which has "
-                        f"{len(source)} source and {len(target)} target words here"
-                    )
-            pairs.append((source, target, sorted(of_file)))
+            with located(f"{file.name}:{number}"):
+                checked = checked_links(of_file, len(source), len(target))
+            pairs.append((source, target, checked))
     if len(linked[0]) < FEW:
         warnings.warn(f"{len(linked[0])} pairs are few; the gain needs {FEW} or more", stacklevel=2)
     systems = [gains(pairs) for pairs in linked]

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_normalign.attention.methods import LRP_RULES, check_head_method
 from fairseq_normalign.cli import checks, options
-from fairseq_normalign.cli.checks import check_several, numbers_of
+from fairseq_normalign.cli.checks import check_several
 from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.cli.runs import (
     Task,
     check_run_options,
+    checked_each,
+    each,
     open_corpus,
-    options_of_each,
     reading_task,
     run_command,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import (
     HEAD_SCORES,
     NO_RULES,
@@ -106,7 +106,7 @@ def main(args: Namespace) -> None:
 def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """What is measured of each checkpoint."""
     how = read_files(args)
-    for number, of_one in zip(numbers_of(args), options_of_each(args), strict=True):
+    for of_one in checked_each(args):
         corpus, reader = open_corpus(of_one)
         if args.attention == "all" and reader.forcing.attention != "cross":
             name = type(reader.forcing.model).__name__
@@ -115,18 +115,20 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
             )
         pairs = list(corpus.items)
         jobs = []
-        for measure in measures_of(args, how, number):
+        for measure in measures_of(of_one, how):
             items = measure.items(reader, pairs)
             jobs.append(prepared_job(measure, reader, items, folder, len(items)))
         yield reading_task(of_one, jobs, corpus, reader, "heads")
 
 
-def measures_of(args: Namespace, how: ProfileOptions, number: int | None) -> list[HeadMeasure]:
-    """What is measured of a checkpoint, which has a number if there are several."""
+def measures_of(args: Namespace, how: ProfileOptions) -> list[HeadMeasure]:
+    """What is measured of one checkpoint."""
     from fairseq_normalign.heads.profiling import head_measures
 
     encoder_alone = args.attention == "encoder"
-    return head_measures(scores_of(args), how, encoder_alone=encoder_alone, number=number)
+    return head_measures(
+        scores_of(args), how, encoder_alone=encoder_alone, number=args.model_number
+    )
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:
@@ -136,14 +138,14 @@ def finish(args: Namespace, made: Mapping[str, Made]) -> None:
 
     how = read_options(ProfileOptions, args, trees_name=args.conllu or "")
     profiles = {}
-    for number, path, name in zip(numbers_of(args), args.path, short_names(args.path), strict=True):
+    for of_one in each(args):
         findings: dict[str, Finding] = {}
-        for measure in measures_of(args, how, number):
+        for measure in measures_of(of_one, how):
             findings |= made[measure.name].result(measure)
-        profile = profiles[name] = profile_of(findings)
+        profile = profiles[of_one.model_name] = profile_of(findings)
         lowercase = {"lowercase": args.lowercase} if "UAS" in profile.scores else {}
         more = {**options.policy_for_long_pairs(args), **lowercase, "version": __version__}
-        profile.signature = {"checkpoint": Path(path).name, **profile.signature, **more}
+        profile.signature = {"checkpoint": Path(of_one.path).name, **profile.signature, **more}
     first = next(iter(profiles.values()))
     if any(list(profile.scores) != list(first.scores) for profile in profiles.values()):
         raise InputError("--path: the checkpoints do not have the same scores; measure each alone")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from argparse import Namespace
-from pathlib import Path
 
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.errors import InputError
@@ -19,9 +18,7 @@ EXAMPLE = "normalign merge corpus.pharaoh"
 
 
 OPTIONS = """
-OUTPUT            the --output of all shards
---from FOLDER...  further folders OUTPUT.run, copied from machines that do not share this one's
-                  files
+OUTPUT  the --output of all shards
 """
 
 
@@ -30,14 +27,10 @@ parse_args = command("merge", DESCRIPTION, EXAMPLE, OPTIONS)
 
 def main(args: Namespace) -> None:
     folder = RunFolder(args.output)
-    folders = list(map(Path, vars(args)["from"]))
-    for path in (folder.path, *folders):
-        if not path.is_dir():
-            raise InputError(f"{path}: no such folder; run the shards before merge")
+    if not folder.path.is_dir():
+        raise InputError(f"{folder.path}: no such folder; run the shards before merge")
     folder.refuse_open()
     with locked(folder.path / "merge", leave=True):
-        for path in folders:
-            folder.add(path)
         folder.refuse_running()
         options = Namespace(**{**folder.options(), "output": args.output})
         if options.command not in WITH_SHARDS:

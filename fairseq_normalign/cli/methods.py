@@ -18,18 +18,18 @@ from fairseq_normalign.attention.methods import (
     methods_without_files,
 )
 from fairseq_normalign.cli import options
-from fairseq_normalign.cli.checks import check_methods, check_several, numbers_of
+from fairseq_normalign.cli.checks import check_methods, check_several
 from fairseq_normalign.cli.output import OUTPUT, show
 from fairseq_normalign.cli.runs import (
     Task,
     check_run_options,
+    checked_each,
+    each,
     open_corpus,
-    options_of_each,
     reading_task,
     run_command,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import short_names
 from fairseq_normalign.heads.head_scores import HEAD_SCORES
 from fairseq_normalign.options import add_flags
 from fairseq_normalign.runs.folder import RunFolder
@@ -101,7 +101,8 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
     """The error rates of each checkpoint."""
     from fairseq_normalign.alignment.error_table import with_gold
 
-    for of_one, measure in zip(options_of_each(args), measures_of(args), strict=True):
+    for of_one in checked_each(args):
+        measure = measure_of(of_one)
         corpus, reader = open_corpus(of_one)
         refuse_other_count(measure.gold, corpus.total)
         items = with_gold(measure.gold, corpus.items)
@@ -109,8 +110,8 @@ def tasks(args: Namespace, folder: RunFolder | None) -> Iterator[Task]:
         yield reading_task(of_one, [job], corpus, reader, "error rates")
 
 
-def measures_of(args: Namespace) -> list[MethodErrors]:
-    """One for each checkpoint."""
+def measure_of(args: Namespace) -> MethodErrors:
+    """What is measured of one checkpoint."""
     from fairseq_normalign.alignment.error_table import MethodErrors
     from fairseq_normalign.host.options import gold
 
@@ -119,24 +120,25 @@ def measures_of(args: Namespace) -> list[MethodErrors]:
     measure = MethodErrors(
         gold(args), args.method, align_options, heads=args.heads, costs=not args.no_cost
     )
-    numbers = numbers_of(args)
-    if len(numbers) == 1:
-        return [measure]
-    return [replace(measure, name=f"{measure.name}-{number}") for number in numbers]
+    if args.model_number is None:
+        return measure
+    return replace(measure, name=f"{measure.name}-{args.model_number}")
 
 
 def finish(args: Namespace, made: Mapping[str, Made]) -> None:
     """Writes and prints the table, of several checkpoints their mean."""
     from fairseq_normalign.results.several import together
 
-    names, measures = short_names(args.path), measures_of(args)
-    common = measures[0].signature()
-    version = common.pop("version")
+    of_each = each(args)
+    names = [of_one.model_name for of_one in of_each]
     policy = options.policy_for_long_pairs(args)
-    signature = {"checkpoint": ",".join(names), **common, **policy, "version": version}
     tables = {}
-    for name, measure in zip(names, measures, strict=True):
-        tables[name] = replace(made[measure.name].result(measure), signature=signature)
+    for of_one in of_each:
+        measure = measure_of(of_one)
+        common = measure.signature()
+        version = common.pop("version")
+        signature = {"checkpoint": ",".join(names), **common, **policy, "version": version}
+        tables[of_one.model_name] = replace(made[measure.name].result(measure), signature=signature)
     show(together(tables, signature), args)
 
 
@@ -165,12 +167,6 @@ def described(method: Method) -> str:
 
 def listed(entries: Iterable[tuple[str, str]]) -> str:
     """Names and what they mean, in two columns."""
-    meanings = dict(entries)
-    width = max(map(len, meanings)) + 4
-    lines = []
-    for name, meaning in meanings.items():
-        column = f"  {name}".ljust(width)
-        lines.append(
-            textwrap.fill(meaning, 100, initial_indent=column, subsequent_indent=" " * width)
-        )
-    return "\n".join(lines)
+    from tabulate import tabulate
+
+    return textwrap.indent(tabulate(entries, tablefmt="plain", maxcolwidths=[None, 75]), "  ")

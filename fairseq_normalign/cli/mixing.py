@@ -38,14 +38,14 @@ output:
 def check(args: Namespace) -> None:
     check_block_options(args)
     args.mixing, args.statistics = True, False
-    if args.scope == ["all"]:
-        args.scope = list(ANALYSES)
-    known = dict.fromkeys([*ANALYSES, *LAYER_ANALYSES])
-    for name in args.scope:
-        if name not in SCOPES and name.upper() not in known:
-            choices = ", ".join([*known, *SCOPES])
-            raise InputError(f"--scope {name}: choose from {choices}, or all")
-    args.scope = [SCOPES.get(name, name.upper()) for name in args.scope]
+    names = list(ANALYSES) if args.scope == ["all"] else args.scope
+    known = {name: name for name in (*ANALYSES, *LAYER_ANALYSES)} | SCOPES
+    args.scope = []
+    for name in names:
+        analysis = known.get(name) or known.get(name.upper())
+        if analysis is None:
+            raise InputError(f"--scope {name}: choose from {', '.join(known)}, or all")
+        args.scope.append(analysis)
     args.layers = not set(args.scope) <= set(ANALYSES)
 
 

@@ -65,6 +65,7 @@ def model_command(
     flags: Iterable[type] = (),
     more: Callable[[ArgumentParser], object] = lambda parser: None,
     several: bool = False,
+    may_lack_model: bool = False,
     **kinds: Callable[[str], Any],
 ) -> ParseArgs:
     """How a command that runs a model parses its words; fairseq's wait in ``fairseq_argv``.
@@ -77,6 +78,7 @@ def model_command(
         flags: dataclasses whose fields are options.
         more: adds options that cannot be declared.
         several: ``--path`` takes more than one checkpoint, and so is not fairseq's.
+        may_lack_model: also runs without, and then has no ``path``.
     """
 
     def parse_args(argv: Sequence[str]) -> Namespace:
@@ -90,8 +92,10 @@ def model_command(
         args.others, more_names = _apart(unknown)
         refuse_unknown(args.others, args.user_dir, parser)
         args.bpe = args.bpe or bpe_of_files(args)
-        place_model(args, [*args.names, *more_names], several=several)
+        names = [*args.names, *more_names]
         del args.names
+        if names or args.path or not may_lack_model:
+            place_model(args, names, several=several)
         args.fairseq_argv = [args.data or ".", *_as_words(args, handed_on), *args.others]
         _check(args, parser, check)
         check_files(args)

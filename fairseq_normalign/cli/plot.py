@@ -35,8 +35,6 @@ def check(args: Namespace) -> None:
     checks.check_picture("--output", args.output)
     checks.excludes(args, "layers", "layer")
     checks.requires(args, "layers", "extract")
-    if ALL in args.layers and len(args.layers) > 1:
-        raise InputError("--layers all takes no other layers")
     check_extract(args.extract or "argmax")
     checks.check_methods(args, *args.method)
 
@@ -126,7 +124,7 @@ def layers_of(args: Namespace, forcing: TeacherForcing) -> list[int]:
     """The layers that ``--layers`` names, from 0."""
     from fairseq_normalign.alignment.aligner import checked_layer
 
-    if args.layers == [ALL]:
+    if ALL in args.layers:
         return forcing.layers_with_heads()
     return [checked_layer(forcing, layer) for layer in dict.fromkeys(args.layers)]
 

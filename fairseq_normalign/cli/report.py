@@ -12,7 +12,6 @@ from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.attention.soft import EOS
 from fairseq_normalign.cli import checks, options
 from fairseq_normalign.cli.checks import check_several
-from fairseq_normalign.cli.parser import CommandParser
 from fairseq_normalign.cli.shell import note
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.files import (
@@ -22,7 +21,6 @@ from fairseq_normalign.files import (
     short_names,
     whole_file,
 )
-from fairseq_normalign.options import declare
 from fairseq_normalign.results.page import Included, overview, page, sections
 from fairseq_normalign.results.result import read_result
 
@@ -33,21 +31,6 @@ layers and methods, maps of heads, mixing ratios, and results that other command
 Without a model it shows that JSON alone."""
 EXAMPLE = """normalign report deen/ test.de test.en -o report.html
          normalign report --include heads.json mixing.json relevance.jsonl -o report.html"""
-
-
-def parse_args(argv: Sequence[str]) -> Namespace:
-    if not {"-h", "--help", "--help-all"} & set(argv):  # help is that of all options
-        parser = CommandParser("report")
-        declare(parser, PAGE)
-        args, of_model = parser.parse_known_args(argv)
-        if not of_model:  # a page of results that other commands wrote
-            args.path = []
-            if not args.include:
-                raise InputError("nothing to show; name a MODEL, or --include FILE.json")
-            check_page(args)
-            refuse_unwritable(args.output, *args.include)
-            return args
-    return parse_all(argv)
 
 
 PAGE = """
@@ -77,7 +60,14 @@ what is measured:
 
 def check(args: Namespace) -> None:
     """Refuses options that cannot be meant, before anything is loaded."""
-    check_page(args)
+    if not args.output.endswith((".html", ".htm")):
+        raise InputError(f"--output {args.output}: the name must end in .html")
+    refuse_unwritable(args.output, *args.include)
+    checks.requires(args, "path", "gold", "links", "method", "measure", value="or MODEL")
+    if not args.path:  # a page of results that other commands wrote
+        if not args.include:
+            raise InputError("nothing to show; name a MODEL, or --include FILE.json")
+        return
     check_several(args)
     if args.gold:  # sentences show links, and error rates are taken by them
         checks.refuse_streams(args.gold, *args.links)
@@ -86,14 +76,14 @@ def check(args: Namespace) -> None:
     checks.check_methods(args, *args.method)
 
 
-def check_page(args: Namespace) -> None:
-    if not args.output.endswith((".html", ".htm")):
-        raise InputError(f"--output {args.output}: the name must end in .html")
-    refuse_unwritable(args.output, *args.include)
-
-
-parse_all = options.model_command(
-    "report", DESCRIPTION, EXAMPLE, options.CORPUS + OPTIONS + PAGE, check, several=True
+parse_args = options.model_command(
+    "report",
+    DESCRIPTION,
+    EXAMPLE,
+    options.CORPUS + OPTIONS + PAGE,
+    check,
+    several=True,
+    may_lack_model=True,
 )
 
 

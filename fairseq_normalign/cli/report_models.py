@@ -40,7 +40,7 @@ from fairseq_normalign.results.page import Included, Section, overview
 from fairseq_normalign.results.result import Result
 from fairseq_normalign.text.links import LinkFile, refuse_other_count
 
-MODEL_COLUMNS = ["model", "languages", "heads of each layer", "million parameters", "file in MB"]
+MODEL_COLUMNS = ["model", "languages", "heads of each layer", "million parameters"]
 
 
 class Material(NamedTuple):
@@ -221,24 +221,23 @@ def facts_of(args: Namespace, browser: Browser, total: int | None) -> list[tuple
     data = Path(args.data.partition(":")[0]).name
     sources = sum(len(pair.source) for pair in browser.pairs)
     targets = sum(len(pair.target) for pair in browser.pairs)
-    facts = [
-        ("corpus", " and ".join(named) or f"{data}, {args.gen_subset}"),
+    facts = [("corpus", " and ".join(named) or f"{data}, {args.gen_subset}")]
+    if total is not None:
+        facts.append(("pairs of the corpus", f"{total:,}"))
+    return [
+        *facts,
         ("gold", Path(args.gold).name if args.gold else "none"),
         ("pairs to browse", f"{len(browser.pairs):,}, of {sources:,} and {targets:,} words"),
         ("methods", ", ".join(args.method)),
     ]
-    if total is not None:
-        facts.insert(1, ("pairs of the corpus", f"{total:,}"))
-    return facts
 
 
 def _model_row(material: Material) -> list[Any]:
     model = material.model.forcing.model
-    heads: dict[str, list[str]] = {}
+    heads: dict[str, str] = {}
     for (kind, _), number in head_counts(model).items():
-        heads.setdefault(kind, []).append(str(number))
-    shape = "; ".join(f"{kind} {' '.join(numbers)}" for kind, numbers in heads.items())
+        heads[kind] = f"{heads.get(kind, kind)} {number}"
+    shape = "; ".join(heads.values())
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    size = Path(material.path).stat().st_size / 1e6 if Path(material.path).exists() else None
     direction = "–".join(material.languages)
-    return [material.name, direction, shape, parameters / 1e6, size]
+    return [material.name, direction, shape, parameters / 1e6]

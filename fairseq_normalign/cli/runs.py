@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.cli import checks, shell
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.files import digest_of, is_stream
-from fairseq_normalign.names import Head
+from fairseq_normalign.files import digest_of, is_stream, short_names
 from fairseq_normalign.options import read_options
 from fairseq_normalign.progress import bar
 from fairseq_normalign.runs.chunks import Partial, Shard
@@ -25,6 +24,7 @@ from fairseq_normalign.version import __version__
 
 if TYPE_CHECKING:
     from fairseq_normalign.host.lengths import TooLong
+    from fairseq_normalign.host.options import ReadyModel
     from fairseq_normalign.host.raw_corpus import ChunkReader, RawCorpus
     from fairseq_normalign.host.teacher_forcing import Model
 
@@ -36,7 +36,6 @@ NOT_COMPARED = {
     "cpu",  # the device is compared
 }
 CALLED = {"data": "DATA", "others": "other options"}  # in messages
-PARTS_OF_DATA = ("dict.*", "reading.json")
 
 
 def keeps(args: Namespace) -> bool:
@@ -78,14 +77,14 @@ def _with_digests(name: str, value: Any) -> Any:
     """Files by name and contents."""
     if isinstance(value, list):
         return [_with_digests(name, part) for part in value]
-    path = Path(value) if isinstance(value, str) else Path()
-    if name in ("data", "reverse_data") and ":" in value:
-        return _with_digests(name, value.split(":"))
     if name in ("data", "reverse_data"):
-        parts = [part for pattern in PARTS_OF_DATA for part in sorted(path.glob(pattern))]
-        return f"{path.name} ({digest_of(parts)})"
-    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and path.is_file():
-        return f"{path.name} ({digest_of([path])})"
+        folders = list(map(Path, value.split(":")))
+        files: list[Path] = []
+        for folder in folders:
+            files += [*sorted(folder.glob("dict.*")), *folder.glob("reading.json")]
+        return f"{':'.join(folder.name for folder in folders)} ({digest_of(files)})"
+    if name in (*checks.CHECKPOINTS, *checks.INPUTS) and Path(value).is_file():
+        return f"{Path(value).name} ({digest_of([Path(value)])})"
     return value
 
 
@@ -129,44 +128,56 @@ class Task(NamedTuple):
     title: str
 
 
-def options_of_each(args: Namespace) -> list[Namespace]:
+def each(args: Namespace) -> list[Namespace]:
     """The options for each checkpoint by itself, to be given to ``host.options.load``.
 
-    Several checkpoints are loaded one by one before the work begins, so that one that cannot be
-    read, or is of another architecture, is refused at once.
+    ``model_name`` is what people call it, and ``model_number``, from 1, stands in the names of what
+    is measured; None if there is one checkpoint.
+    """
+    of_each = []
+    for number, (path, name) in enumerate(zip(args.path, short_names(args.path), strict=True), 1):
+        own = {"path": path, "model_name": name}
+        own["model_number"] = number if len(args.path) > 1 else None
+        of_each.append(Namespace(**{**vars(args), **own}))
+    return of_each
+
+
+def checked_each(args: Namespace) -> list[Namespace]:
+    """The same; refuses checkpoints that cannot be read, or differ, before the first is measured.
 
     Args:
         args: options that are complete, with a list in ``path``.
     """
-    of_each = [Namespace(**{**vars(args), "path": path}) for path in args.path]
-    if len(of_each) > 1:
-        directions, heads = zip(*map(_direction_and_heads, of_each), strict=True)
-        checks.check_directions(args.path, directions)
-        if len(set(heads)) > 1:
-            raise InputError(
-                "--path: the checkpoints have different layers or heads; name models of one "
-                "architecture with the same heads, or measure each alone"
-            )
+    from fairseq_normalign.host.attention_modules import head_names
+    from fairseq_normalign.host.special_tokens import languages_of
+
+    of_each = each(args)
+    directions, heads = [], set()
+    for of_one in of_each if len(of_each) > 1 else []:
+        model = load_model(of_one)
+        source, target = languages_of(model.reader.task)
+        directions.append(f"{source}-{target}")
+        heads.add(frozenset(head_names(model.forcing.model)))  # as they were called at first
+    checks.check_directions(args.path[: len(directions)], directions)
+    if len(heads) > 1:
+        raise InputError(
+            "--path: the checkpoints have different layers or heads; name models of one "
+            "architecture with the same heads, or measure each alone"
+        )
     return of_each
 
 
-def _direction_and_heads(args: Namespace) -> tuple[str, frozenset[Head]]:
-    """As in ``de-en``; heads by the names that they had before any was removed."""
-    from fairseq_normalign.host.attention_modules import head_names
+def load_model(args: Namespace) -> ReadyModel:
     from fairseq_normalign.host.options import load
-    from fairseq_normalign.host.special_tokens import languages_of
 
-    model = load(args, attention=getattr(args, "attention", "cross"))
-    source, target = languages_of(model.reader.task)
-    return f"{source}-{target}", frozenset(head_names(model.forcing.model))
+    return load(args, attention=getattr(args, "attention", "cross"))
 
 
 def open_corpus(args: Namespace) -> tuple[RawCorpus, ChunkReader]:
     """The corpus that the options name, examined, and what reads it for the model."""
-    from fairseq_normalign.host.options import load
     from fairseq_normalign.host.pairs import EXAMINED_PAIRS
 
-    model = load(args, attention=getattr(args, "attention", "cross"))
+    model = load_model(args)
     corpus = corpus_of(args, model)
     reader = reader_of(args, model, corpus.kind)
     first = list(islice(corpus.items, EXAMINED_PAIRS))
@@ -193,10 +204,10 @@ def reader_of(args: Namespace, model: Model, kind: str) -> ChunkReader:
 def load_reader(args: Namespace, kind: str, place: Place) -> ChunkReader:
     """The model in another process."""
     from fairseq_normalign import plugin  # noqa: F401  (registers)
-    from fairseq_normalign.host.options import load, take_place
+    from fairseq_normalign.host.options import take_place
 
     take_place(args, place)
-    return reader_of(args, load(args, attention=getattr(args, "attention", "cross")), kind)
+    return reader_of(args, load_model(args), kind)
 
 
 def reading_task(

@@ -48,7 +48,7 @@ parse_args = options.model_command(
     options.CORPUS + align.COMBINATION + OUTPUT,
     check,
     flags=(AlignOptions, Plan),
-    more=align.add_old_options,
+    more=align.refuse_gold,
     several=True,
 )
 

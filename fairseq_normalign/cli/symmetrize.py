@@ -19,10 +19,10 @@ from fairseq_normalign.alignment.symmetrize import (
     swapped,
     symmetrize,
 )
-from fairseq_normalign.cli.checks import refuse_stdin_twice
+from fairseq_normalign.cli.checks import check_signed_output, refuse_stdin_twice
 from fairseq_normalign.cli.options import command
 from fairseq_normalign.cli.shell import note
-from fairseq_normalign.files import name_of, refuse_unwritable
+from fairseq_normalign.files import name_of
 from fairseq_normalign.progress import bar
 from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS, WRITERS, AlignedPair, file_lines
 from fairseq_normalign.text.links import FORMATS, LinkFile, read_together
@@ -54,9 +54,7 @@ def check(args: Namespace) -> None:
     """Refuses what does not fit together, before anything is read."""
     refuse_stdin_twice(args.forward, args.reverse)
     check_variant(args.heuristic, args.variant)
-    if args.output is not None:
-        refuse_unwritable(args.output, args.forward, args.reverse)
-        refuse_unwritable(f"{args.output}.json", args.forward, args.reverse)
+    check_signed_output(args.output, args.forward, args.reverse)
 
 
 parse_args = command("symmetrize", DESCRIPTION, EXAMPLE, OPTIONS, check)

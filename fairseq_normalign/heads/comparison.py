@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.names import KINDS, Head
-from fairseq_normalign.options import option, positive
+from fairseq_normalign.options import option
 from fairseq_normalign.results.blocks import (
     Block,
     Curve,
@@ -54,22 +54,19 @@ class EvaluateOptions:
 
     scratch: Sequence[str] = option(
         [],
-        "models trained from random initialisation, to compare with those of --path",
-        many=True,
-        metavar="CHECKPOINT",
+        "CHECKPOINT...  models trained from random initialisation, to compare with those of --path",
         group="pruning",
     )
     limit: int | None = option(
-        None, "translate the first N sentences (default: all)", positive, metavar="N", group=TEXT
+        None, "N  translate the first N sentences (default: all)", group=TEXT
     )
     tokenize: str = option(
         "13a",
-        "sacrebleu's tokeniser for BLEU; none for text that is tokenised",
-        metavar="NAME",
+        "NAME  sacrebleu's tokeniser for BLEU; none for text that is tokenised",
         group=TEXT,
     )
     lowercase: bool = option(False, "BLEU and chrF ignore case", group=TEXT)
-    method: str = option("norms", "soft method of the AER", metavar="NAME", group="alignment")
+    method: str = option("norms", "NAME  soft method of the AER", group="alignment")
     reader: Callable[[Any], PairReader] | None = None
     gold: GoldFile | None = None
     gold_texts: Sequence[str] = ()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fairseq_normalign.attention.methods import LRP_RULES
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.options import from_0, option, positive, share
+from fairseq_normalign.options import option
 
 if TYPE_CHECKING:
     from fairseq_normalign.text.links import Gold, GoldFile
@@ -52,66 +52,55 @@ class ProfileOptions:
     # The paper's wording leaves both readings open.
     confidence_eos: str = option(
         "both",
-        "key: ignore </s> as a key; both: ignore it as a query, too",
-        choices=("key", "both"),
+        "key|both  key: ignore </s> as a key; both: ignore it as a query, too",
         group=SCORES,
     )
     relevance: str = option(
         NO_RULES,
-        f"measure LRP relevance with these rules: {', '.join(LRP_RULES.values())}; ε may follow, "
-        "as in epsilon:0.001",
-        metavar="RULES",
+        f"RULES  measure LRP relevance with these rules: {', '.join(LRP_RULES.values())}; ε may "
+        "follow, as in epsilon:0.001",
         group=SCORES,
     )
     relevance_mode: str = option(
         "exact",
-        "exact: explain each prediction alone; pooled: all of a sentence together, which is faster",
-        choices=("exact", "pooled"),
+        "exact|pooled  exact: explain each prediction alone; pooled: all of a sentence together, "
+        "which is faster",
         group=SCORES,
     )
     ablation: int | None = option(
         None,
-        "measure how much the loss grows without each head, on N pairs "
+        "N  measure how much the loss grows without each head, on N pairs "
         f"(default: {ABLATION_PAIRS})",
-        positive,
-        metavar="N",
         alone=ABLATION_PAIRS,
         group=SCORES,
     )
     ablation_bleu: int | None = option(
         None,
-        "measure how much BLEU drops without each head, on N sentences; slow: beam search per head",
-        positive,
-        metavar="N",
+        "N  measure how much BLEU drops without each head, on N sentences; slow: beam search per "
+        "head",
         group=SCORES,
     )
-    tokenize: str = option("13a", "sacrebleu's tokeniser for BLEU", metavar="NAME", group=SCORES)
-    method: str = option("norms", "soft method of the AER", metavar="NAME", group=SCORES)
+    tokenize: str = option("13a", "NAME  sacrebleu's tokeniser for BLEU", group=SCORES)
+    method: str = option("norms", "NAME  soft method of the AER", group=SCORES)
     positional_threshold: float = option(
         0.9,  # Voita et al., 2019
-        "share of maxima on one relative position that makes a head positional",
-        share,
-        metavar="X",
+        "X  share of maxima on one relative position that makes a head positional",
         group=ROLES,
     )
     rare_threshold: float = option(
         0.5,  # the paper names none
-        "share of maxima on the rarest token of the sentence that makes a head rare",
-        share,
-        metavar="X",
+        "X  share of maxima on the rarest token of the sentence that makes a head rare",
         group=ROLES,
     )
     rare_top: int = option(
         500,  # Voita et al., 2019
-        "use only sentences whose rarest token is not among the N most frequent; 0: all sentences",
-        from_0,
-        metavar="N",
+        "K  use only sentences whose rarest token is not among the K most frequent; 0: all",
         group=ROLES,
     )
     syntactic_margin: str = option(
         "relative",
-        "how far a syntactic head exceeds the best relative position: by 10 %, or by 10 points",
-        choices=tuple(MARGINS),
+        f"{'|'.join(MARGINS)}  how far a syntactic head exceeds the best relative position: by "
+        "10 %, or by 10 points",
         group=ROLES,
     )
     search: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.options import option, positive
+from fairseq_normalign.options import option
 from fairseq_normalign.text.frequencies import Frequencies, read_frequencies
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VIEW_TOKENS = 5000  # of PWCCA, at least
 TOKENS_PER_NEURON = 10  # fewer make correlations of noise
 PER_CLUSTER = 100  # tokens: a million and ten thousand clusters in the paper
 MEASURING = "measuring"  # the heading of the flags
-number = partial(option, kind=positive, metavar="N", group=MEASURING)
+measuring = partial(option, group=MEASURING)
 
 
 @dataclass(frozen=True)
@@ -40,27 +40,23 @@ class EvolutionOptions:
         max_tokens: how many tokens, padding included, are run at once.
     """
 
-    types: int = number(100, "of the most frequent types of tokens, for neighbours and clusters")
-    occurrences: int = number(100, "tokens of each type")
-    tokens: int | None = number(
-        None, "tokens that PWCCA compares (default: 5000, or 10 for each neuron)"
+    types: int = measuring(
+        100, "N  of the most frequent types of tokens, for neighbours and clusters"
     )
-    groups: int = number(5, "groups of frequency, each with as many tokens of the text")
-    bounds: Sequence[float] = number(
-        (), "frequencies in the training data that groups begin at, instead of --groups", many=True
+    occurrences: int = measuring(100, "N  tokens of each type")
+    tokens: int | None = measuring(
+        None, "N  tokens that PWCCA compares (default: 5000, or 10 for each neuron)"
     )
-    frequencies: str | None = option(
+    groups: int = measuring(5, "N  groups of frequency, each with as many tokens of the text")
+    bounds: Sequence[float] = measuring(
+        (), "N...  frequencies in the training data that groups begin at, instead of --groups"
+    )
+    frequencies: str | None = measuring(
         None,
-        "lines `word count` or `piece count` (default: the counts in the dictionary)",
-        metavar="FILE",
-        group=MEASURING,
+        "FILE  lines `word count` or `piece count` (default: the counts in the dictionary)",
     )
-    no_influence: bool = option(
-        False, "do not measure influence, which takes most of the time", group=MEASURING
-    )
-    words: Sequence[str] = option(
-        (), "words to be drawn by --plot-words", metavar="WORD", many=True, group=MEASURING
-    )
+    no_influence: bool = measuring(False, "do not measure influence, which takes most of the time")
+    words: Sequence[str] = measuring((), "WORD...  words to be drawn by --plot-words")
     seed: int = 1
     max_tokens: int = 4000
 

@@ -18,6 +18,7 @@ class Chunk(NamedTuple):
     first: int  # line, from 0
     items: Sequence[Any]  # strings, numbers, and lists and tuples of these
     measure: str = ""  # the name of what is measured
+    place: int = 0  # among the chunks of all measures
 
     def digest(self) -> str:
         """Tells these lines from others."""

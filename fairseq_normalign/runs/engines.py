@@ -13,9 +13,12 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from importlib import import_module
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -24,14 +27,15 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.noise import first_import
 from fairseq_normalign.runs.chunks import Chunk, Partial
 
-ENGINES = ("local", "ray")
 AHEAD = 2  # chunks that are handed out to each worker at once
 RETRIES = 3  # of a chunk whose worker of Ray was lost
 CONNECT = 10  # seconds
 
+Results = Iterator[tuple[Chunk, Partial]]
 Progress = Callable[[int], object]
 Work = Callable[[Chunk, Progress], Partial]
 Finished = tuple[Partial, list[str]]  # what another process has made, and the warnings there
+Submit = Callable[[Chunk], Future[Finished]]  # gives a chunk to a worker
 
 
 class Place(NamedTuple):
@@ -44,9 +48,7 @@ class Place(NamedTuple):
 Make = Callable[[Place], Work]  # loads the model; called once for each worker
 
 
-def run_here(
-    make: Make, chunks: Iterable[Chunk], *, progress: Progress
-) -> Iterator[tuple[Chunk, Partial]]:
+def run_here(make: Make, chunks: Iterable[Chunk], *, progress: Progress) -> Results:
     """One chunk after the other, in this process."""
     work = make(Place())
     for chunk in chunks:
@@ -55,7 +57,7 @@ def run_here(
 
 def run_in_processes(
     make: Make, chunks: Iterable[Chunk], *, workers: int, progress: Progress
-) -> Iterator[tuple[Chunk, Partial]]:
+) -> Results:
     """In several processes of this machine, which share its cores."""
     context = multiprocessing.get_context("spawn")  # threads and CUDA do not survive a fork
     others = set(multiprocessing.active_children())
@@ -64,34 +66,42 @@ def run_in_processes(
     pool = ProcessPoolExecutor(workers, context, _begin, (pickled, places))
     for place in places_of(workers):
         places.put(place)
+
+    def submit(chunk: Chunk) -> Future[Finished]:
+        return pool.submit(_work, chunk)
+
     try:
-        for chunk, finished in _as_they_come(pool, chunks, AHEAD * workers):
+        for chunk, finished in _as_they_come([submit] * workers, chunks):
             yield chunk, _heard(chunk, finished, progress)
     except BrokenProcessPool:
         raise InputError("a worker has died: out of memory? try fewer --workers") from None
     except BaseException:
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()  # what it has begun is lost in any case
+        for process in set(multiprocessing.active_children()) - others:
+            process.terminate()  # what it has begun is lost in any case
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _as_they_come(
-    pool: ProcessPoolExecutor, chunks: Iterable[Chunk], ahead: int
+    workers: Sequence[Submit], chunks: Iterable[Chunk]
 ) -> Iterator[tuple[Chunk, Finished]]:
-    """Keeps so many chunks at work."""
+    """Results, while each worker has a few chunks."""
     rest = iter(chunks)
-    at_work: dict[Future[Finished], Chunk] = {}
+    free = deque([*workers] * AHEAD)
+    at_work: dict[Future[Finished], tuple[Chunk, Submit]] = {}
     while True:
-        for chunk in islice(rest, ahead - len(at_work)):
-            at_work[pool.submit(_work, chunk)] = chunk
+        for chunk in islice(rest, len(free)):
+            submit = free.popleft()
+            at_work[submit(chunk)] = chunk, submit
         if not at_work:
             return
         done, _ = wait(at_work, return_when=FIRST_COMPLETED)
         # Those that failed come last: what is finished is not to be lost with them.
         for future in sorted(done, key=lambda future: future.exception() is not None):
-            yield at_work.pop(future), future.result()
+            chunk, submit = at_work.pop(future)
+            free.append(submit)
+            yield chunk, future.result()
 
 
 def places_of(workers: int) -> list[Place]:
@@ -115,7 +125,7 @@ def _begin(pickled: bytes, places: Any) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with first_import():  # what measures are made of may need fairseq
         make = ForkingPickler.loads(pickled)
-    _worker = Remote(make, places.get())
+    _worker = _remote(make, places.get())
 
 
 def _end_with_parent() -> None:
@@ -130,38 +140,52 @@ def _work(chunk: Chunk) -> Finished:
     return _worker(chunk)
 
 
-class Remote:
-    """A worker in another process, which has no screen of ours.
+def _remote(make: Make, place: Place) -> Callable[[Chunk], Finished]:
+    """What a worker does in another process, which has no screen of ours.
 
     Its warnings come back with the result. Models that cannot be loaded are told with the first
     chunk: a worker that fails at once would but be replaced.
     """
+    try:
+        with first_import():
+            loaded: Work | InputError = make(place)
+    except InputError as error:
+        loaded = error
 
-    def __init__(self, make: Make, place: Place):
-        self.work: Work | InputError
-        try:
-            with first_import():
-                self.work = make(place)
-        except InputError as error:
-            self.work = error
-
-    def __call__(self, chunk: Chunk) -> Finished:
-        if isinstance(self.work, InputError):
-            raise self.work
+    def work(chunk: Chunk) -> Finished:
+        if isinstance(loaded, InputError):
+            raise loaded
         with warnings.catch_warnings(record=True) as told:
-            made = self.work(chunk, lambda items: None)
+            made = loaded(chunk, lambda items: None)
         return made, [str(warning.message) for warning in told]
 
+    return work
 
-_worker: Remote
+
+_worker: Callable[[Chunk], Finished]  # of this process
 
 
 @contextlib.contextmanager
 def ray_cluster(address: str | None) -> Iterator[None]:
     """A Ray cluster, or a Ray of this machine if no address is named; refuses a wrong address."""
-    ray = _ray()
-    with _stdout_to_stderr():
-        _connect(ray, address)
+    try:
+        ray: Any = import_module("ray")
+    except ImportError:
+        raise InputError("--engine ray needs Ray: pip install 'fairseq_normalign[ray]'") from None
+    host, _, port = (address or "").rpartition(":")
+    try:
+        if port.isdecimal():  # Ray itself would try for minutes
+            name = host.rpartition("/")[2].strip("[]")
+            socket.create_connection((name, int(port)), timeout=CONNECT).close()
+        silent = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+        with _stdout_to_stderr():
+            ray.init(address, **silent)
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split("\n")[0].split())
+        raise InputError(
+            f"Ray at {address or 'this machine'}: {reason}; use the address of a running cluster, "
+            "such as auto or HOST:6379"
+        ) from None
     try:
         yield
     finally:
@@ -176,25 +200,20 @@ def run_on_ray(
     workers: int | None,
     gpu: bool = False,
     progress: Progress,
-) -> Iterator[tuple[Chunk, Partial]]:
+) -> Results:
     """On a Ray cluster that is connected, which replaces workers and repeats chunks that are lost.
 
     Args:
         workers: how many at most; by default as many as the cluster has cores, or GPUs.
         gpu: whether each worker needs a GPU.
     """
-    ray = _ray()
-    from ray.util import ActorPool
-
+    ray: Any = import_module("ray")  # whose types know none of this
+    resource, options = ("GPU", {"num_gpus": 1}) if gpu else ("CPU", {"num_cpus": 1})
     with _stdout_to_stderr():
-        there = int(ray.cluster_resources().get("GPU" if gpu else "CPU", 1))
-        kind = ray.remote(
-            **({"num_gpus": 1} if gpu else {"num_cpus": 1}),
-            max_restarts=-1,
-            max_task_retries=RETRIES,
-        )(_ray_worker(make))
-        pool = ActorPool([kind.remote() for _ in range(max(1, min(workers or there, there)))])
-    results = _of_pool(pool, chunks)
+        there = int(ray.cluster_resources().get(resource, 1))
+        kind = ray.remote(**options, max_restarts=-1, max_task_retries=RETRIES)(_ray_worker(make))
+        actors = [kind.remote() for _ in range(max(1, min(workers or there, there)))]
+    results = _as_they_come([partial(_submit_to, actor) for actor in actors], chunks)
     while True:
         with _stdout_to_stderr():
             try:
@@ -210,18 +229,8 @@ def run_on_ray(
         yield chunk, _heard(chunk, finished, progress)
 
 
-def _of_pool(pool: Any, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Finished]]:
-    """Results as they come; each worker has one chunk at a time."""
-    rest = iter(chunks)
-    at_work: dict[tuple[str, int], Chunk] = {}
-    while True:
-        while pool.has_free() and (chunk := next(rest, None)) is not None:
-            at_work[chunk.measure, chunk.number] = chunk
-            pool.submit(lambda actor, chunk: actor.work.remote(chunk), chunk)
-        if not at_work:
-            return
-        key, finished = pool.get_next_unordered()
-        yield at_work.pop(key), finished
+def _submit_to(actor: Any, chunk: Chunk) -> Future[Finished]:
+    return actor.work.remote(chunk).future()
 
 
 def _ray_worker(make: Make) -> type:
@@ -233,10 +242,10 @@ def _ray_worker(make: Make) -> type:
 
     class Worker:
         def __init__(self) -> None:
-            self.worker = Remote(make, Place(0, 1))
+            self.worker = _remote(make, Place(0, 1))
 
-        def work(self, chunk: Chunk) -> tuple[tuple[str, int], Finished]:
-            return (chunk.measure, chunk.number), self.worker(chunk)
+        def work(self, chunk: Chunk) -> Finished:
+            return self.worker(chunk)
 
     return Worker
 
@@ -244,32 +253,6 @@ def _ray_worker(make: Make) -> type:
 def _stdout_to_stderr() -> contextlib.AbstractContextManager:
     """For what Ray prints, of lost workers: stdout is for results."""
     return contextlib.redirect_stdout(sys.stderr)
-
-
-def _connect(ray: Any, address: str | None) -> None:
-    """Begins to work with a cluster; refuses an address where there is none."""
-    host, _, port = (address or "").rpartition(":")
-    try:
-        if port.isdecimal():  # Ray itself would try for minutes
-            name = host.rpartition("/")[2].strip("[]")
-            socket.create_connection((name, int(port)), timeout=CONNECT).close()
-        ray.init(
-            address=address, log_to_driver=False, include_dashboard=False, configure_logging=False
-        )
-    except (OSError, OverflowError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split("\n")[0].split())
-        raise InputError(
-            f"Ray at {address or 'this machine'}: {reason}; use the address of a running cluster, "
-            "such as auto or HOST:6379"
-        ) from None
-
-
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise InputError("--engine ray needs Ray: pip install 'fairseq_normalign[ray]'") from None
-    return ray
 
 
 def _heard(chunk: Chunk, finished: Finished, progress: Progress) -> Partial:

@@ -249,22 +249,6 @@ class RunFolder:
         if found != pairs:
             raise InputError(f"{self.path}: the chunks have {found} pairs, the corpus has {pairs}")
 
-    def add(self, folder: Path) -> None:
-        """Takes over what another folder, perhaps of another machine, has of the same run."""
-        theirs, ours = read_signed(folder / RUN), read_signed(self.path / RUN)
-        if theirs["command"] != ours["command"]:
-            raise InputError(f"{folder / RUN}: differs from {self.path / RUN}: another run")
-        for path in folder.glob(PREPARED):
-            prepared = read_signed(path)
-            if self._keep_first(path.name, prepared) != prepared:
-                raise InputError(f"{path}: differs from {self.path / path.name}: another run")
-        for path in folder.glob(CHUNKS):
-            # A copy may be cut off, theirs as ours.
-            if not self._read_chunk(self.path / path.name) and self._read_chunk(path):
-                self._write(path.name, path.read_bytes())
-        for path in folder.glob(SHARDS):
-            self._write(path.name, path.read_bytes())
-
     def _write(self, name: str, contents: bytes) -> None:
         with whole_file(self.path / name, binary=True) as file:
             file.write(contents)
@@ -307,7 +291,7 @@ class RunFolder:
         return [name for name in others if is_locked(self.path / name)]
 
     def _read_chunk(self, path: Path) -> Kept | None:
-        """A chunk that is whole, in this folder or another; refuses one of another run."""
+        """A chunk that is whole; refuses one of another run."""
         try:
             header, body = _verified(path.read_bytes())
             identity = self._identity(header["measure"])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.options import from_0, option, positive
+from fairseq_normalign.options import option
 from fairseq_normalign.runs.chunks import Chunk, Partial, Shard, cut, digest
 from fairseq_normalign.runs.engines import (
-    ENGINES,
     Place,
     Progress,
+    Results,
     Work,
     run_here,
     run_in_processes,
@@ -78,23 +77,20 @@ class Plan:
         False,
         "start from the beginning instead of resuming an interrupted run",
     )
-    workers: int | None = choice(None, "processes, or GPUs (default: 1)", positive, metavar="N")
+    workers: int | None = choice(None, "N  processes, or GPUs (default: 1)")
     num_shards: int = choice(
         1,
-        "divide the corpus among N commands; then: normalign merge OUTPUT",
-        positive,
-        metavar="N",
+        "N  divide the corpus among N commands; then: normalign merge OUTPUT",
     )
-    shard_id: int = choice(0, "the shard of this command, from 0", from_0, metavar="K")
-    engine: str = choice("local", "ray: workers of a Ray cluster", choices=ENGINES)
+    shard_id: int = choice(0, "K  the shard of this command, from 0")
+    engine: str = choice("local", "local|ray  ray: workers of a Ray cluster")
     ray_address: str | None = choice(
-        None, "address of the Ray cluster (default: start Ray here)", metavar="ADDRESS"
+        None, "ADDRESS  address of the Ray cluster (default: start Ray here)"
     )
     chunk: int | None = choice(
         None,
-        "pairs in a chunk, which is saved when it is done (default: 1000; fewer for slow measures)",
-        positive,
-        metavar="N",
+        "N  pairs in a chunk, which is saved when it is done (default: 1000; fewer for slow "
+        "measures)",
     )
     gpu: bool = False
 
@@ -107,13 +103,17 @@ class Plan:
         """Whether this process works by itself."""
         return self.engine == "local" and self.workers in (None, 1)
 
-    def chunks(self, job: Job) -> Iterator[Chunk]:
-        size = self.chunk or job.measure.pairs_per_chunk
-        return cut(job.items, size, job.measure.name)
+    def chunks(self, jobs: Iterable[Job]) -> Iterator[Chunk]:
+        """Those of all jobs, one after the other."""
+        places = count()
+        for job in jobs:
+            size = self.chunk or job.measure.pairs_per_chunk
+            for chunk in cut(job.items, size, job.measure.name):
+                yield chunk._replace(place=next(places))
 
     def run(
         self, load: Load, jobs: Mapping[str, Job], chunks: Iterable[Chunk], progress: Progress
-    ) -> Iterator[tuple[Chunk, Partial]]:
+    ) -> Results:
         """The chunks with what was made of them, as they come."""
         measures = {name: (job.measure, job.prepared) for name, job in jobs.items()}
         make = partial(worker, load, measures)
@@ -145,12 +145,12 @@ def prepared_job(
     """A measure with what it decides on the first items, or has decided in the same folder."""
     rest = iter(items)
     first = list(islice(rest, measure.first_pairs))
-    known = None if folder is None else folder.prepared(measure.name)
+    known = folder.prepared(measure.name) if folder else None
     if known is None:
         known = measure.prepare(models, Chunk(0, 0, first, measure.name))
-        if folder is not None:
+        if folder:
             known = folder.prepare(measure.name, {"first": digest(first), **known})
-    if folder is not None and known["first"] != digest(first):
+    if folder and known["first"] != digest(first):
         raise InputError(
             f"the first {len(first)} pairs are others than those on which this run was decided; "
             "use the same text, or --restart"
@@ -192,13 +192,13 @@ def run(
     of the shard that are there are not done again.
     """
     by_name = {job.measure.name: job for job in jobs}
-    chunks = chain.from_iterable(map(plan.chunks, by_name.values()))
-    run_all = partial(plan.run, load, by_name, progress=progress)
+    chunks = plan.chunks(by_name.values())
     if folder is None:
-        results = _in_order(chunks, run_all)
+        results = _in_order(plan.run(load, by_name, chunks, progress))
     else:
         folder.counted |= dict.fromkeys(by_name, (0, 0))
-        results = run_all(_left(chunks, plan.shard, folder, note, progress))
+        left = _left(chunks, plan.shard, folder, note, progress)
+        results = plan.run(load, by_name, left, progress)
     for chunk, made in results:
         if folder is not None:
             folder.keep(chunk, made)
@@ -223,23 +223,15 @@ def _left(
             folder.done_before += len(chunk.items)
 
 
-def _in_order(
-    chunks: Iterable[Chunk],
-    run_all: Callable[[Iterable[Chunk]], Iterator[tuple[Chunk, Partial]]],
-) -> Iterator[tuple[Chunk, Partial]]:
+def _in_order(results: Results) -> Results:
     """Results in the order of the chunks; the early ones wait."""
-    begun: deque[tuple[str, int]] = deque()
-    early: dict[tuple[str, int], tuple[Chunk, Partial]] = {}
-
-    def noted() -> Iterator[Chunk]:
-        for chunk in chunks:
-            begun.append((chunk.measure, chunk.number))
-            yield chunk
-
-    for chunk, made in run_all(noted()):
-        early[chunk.measure, chunk.number] = chunk, made
-        while begun and begun[0] in early:
-            yield early.pop(begun.popleft())
+    early: dict[int, tuple[Chunk, Partial]] = {}
+    upcoming = 0
+    for chunk, made in results:
+        early[chunk.place] = chunk, made
+        while upcoming in early:
+            yield early.pop(upcoming)
+            upcoming += 1
 
 
 def measure_here(

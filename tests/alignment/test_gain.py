@@ -115,4 +115,4 @@ def test_the_command(tmp_path, capsys):
     assert "line counts differ" in capsys.readouterr().err
     outside = write(tmp_path / "outside", ["0-9"] * 30)
     assert main(["gain", source, target, outside]) == 2
-    assert "outside" in capsys.readouterr().err
+    assert "1: link 0-9 (from 0), but the source has" in capsys.readouterr().err

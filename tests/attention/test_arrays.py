@@ -156,6 +156,6 @@ def test_heads_of_a_pruned_model_are_asked_for_by_their_first_numbers(task, pair
     assert named.description()["heads"] == [3]
     for one, of_both in zip(named(pairs), both(pairs), strict=True):
         np.testing.assert_array_equal(one[:, 0], np.stack([of_both[0, 1], of_both[1, 1]]))
-    with pytest.raises(InputError, match="head 2: layer 1 has heads 1, 3 to 4"):
+    with pytest.raises(InputError, match="head 2: layer 1 has heads 1, 3, 4"):
         Arrays(forcing, "weights", layers=[1], heads=[2])
     assert Arrays(TeacherForcing(full, task), "norms", heads=[2]).description()["heads"] == [2]

@@ -46,13 +46,6 @@ def test_binarised_data_and_text_give_the_same_links(corpus, checkpoint, text, t
         assert all(s < source_words and t < target_words for s, t in parse_links(line))
 
 
-def test_a_plugin_that_is_not_there_is_one_line(corpus, checkpoint):
-    done = align(corpus, checkpoint, "--user-dir", "none", check=False)
-    assert done.returncode == 2
-    assert done.stderr.endswith("none: no such directory; expected that of a plugin\n")
-    assert len(done.stderr.splitlines()) == 1
-
-
 def test_output_has_a_signature_that_aer_reports(corpus, checkpoint, text, tmp_path):
     output = tmp_path / "test.pharaoh"
     done = align(
@@ -272,6 +265,10 @@ BAD = {
     "two targets": (
         ["--target-file", "{corpus}/test.tgt", "--hypotheses", "{corpus}/test.tgt"],
         "both name the target",
+    ),
+    "a plugin that is not there": (
+        ["--user-dir", "none"],
+        "none: no such directory; expected that",
     ),
     "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
     "bad overrides": (

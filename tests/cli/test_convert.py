@@ -1,5 +1,4 @@
 import argparse
-import shutil
 
 import pytest
 import torch
@@ -51,23 +50,14 @@ def test_a_decoder_that_begins_otherwise(plain, capsys):
     assert not output.exists()
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("plain.pt", "plain.pt: would overwrite the input"),
-        ("link.pt", "link.pt: would overwrite the input"),
-    ],
-)
-def test_outputs_that_are_refused(plain, capsys, output, message):
+@pytest.mark.parametrize("output", ["plain.pt", "link.pt"])
+def test_outputs_that_are_refused(plain, capsys, output):
     plain.with_name("link.pt").symlink_to(plain)
-    shutil.copy(plain, plain.with_name("before.pt"))
+    before = plain.read_bytes()
     arguments = ["--arch", "transformer_normalign", "-o", str(plain.parent / output)]
     assert main(["convert", str(plain), *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("normalign convert: ")
-    assert message in error
-    assert error.count("\n") == 1
-    assert plain.read_bytes() == plain.with_name("before.pt").read_bytes()
+    assert f"{output}: would overwrite the input" in capsys.readouterr().err
+    assert plain.read_bytes() == before
 
 
 def test_to_hugging_face(plain, capsys):

@@ -77,12 +77,3 @@ def test_several_checkpoints_are_a_mean_of_their_tables(corpus, checkpoint, othe
         assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
     assert "Mean ± sample deviation of 2 models." in done.stdout
     assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr
-
-
-@pytest.mark.slow
-def test_the_old_name_of_the_command(corpus, checkpoint, text):
-    options = [*text, "--gold", corpus / "test.talp", "--no-cost"]
-    new = methods(corpus, checkpoint, *options, "--method", "norms", "-f", "latex")
-    old = ["--all", "--methods", "norms", "-f", "latex"]
-    assert methods(corpus, checkpoint, *options, *old, command="align").stdout == new.stdout
-    assert "\\begin{tabular}" in new.stdout

@@ -159,15 +159,6 @@ def test_one_model_without_gold_or_heads(folder):
     assert list(packed) == ["soft-0-0"]
 
 
-def test_json_alone_needs_no_model(folder):
-    output = folder / "json.html"
-    run("normalign", "report", "--include", folder / "heads.json", "-o", output)
-    contents, packed = contents_of(output)
-    assert [section["id"] for section in contents["sections"]] == ["overview", "heads"]
-    assert contents["browser"] is None
-    assert packed == {}
-
-
 def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
     monkeypatch.setattr("fairseq_normalign.cli.report.PAGE_BYTES", 1_000_000 - 2)
     report(folder, "--max-megabytes", 1, "--measure", output="cut.html")
@@ -183,6 +174,7 @@ def test_pairs_that_do_not_fit_are_told(folder, monkeypatch):
         (["{folder}/one.pt", "-o", "x.pdf"], "--output x.pdf: the name must end in .html"),
         (["{folder}/one.pt", "-o", "x.html", "--gold", "-"], "<stdin>: can be read only once"),
         (["-o", "x.html", "--include", "nowhere.json"], "nowhere.json: No such file or directory"),
+        (["-o", "x.html", "--gold", "{folder}/gold"], "--gold needs --path or MODEL"),
         (["-o", "x.html"], "nothing to show; name a MODEL, or --include FILE.json"),
         (["data-bin", "-o", "x.html"], "data-bin: no such file or folder"),
     ],

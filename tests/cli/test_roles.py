@@ -53,16 +53,8 @@ def folder(tmp_path):
     stored = {**state(args=argparse.Namespace(**OPTIONS)), "model": model.state_dict()}
     torch.save(stored, tmp_path / "full.pt")
     kept = "encoder.1.3 encoder.2.4 decoder.1.1 cross.2.2"
-    run(
-        "normalign",
-        "prune",
-        "--path",
-        tmp_path / "full.pt",
-        "--keep",
-        kept,
-        "--out",
-        tmp_path / "small.pt",
-    )
+    full, small = tmp_path / "full.pt", tmp_path / "small.pt"
+    run("normalign", "prune", "--path", full, "--keep", kept, "--out", small)
     return tmp_path
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairseq_normalign.attention.methods import METHODS
-from fairseq_normalign.runs import folder as run_folder
+from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
 from tests.conftest import run
@@ -105,23 +105,27 @@ def test_formats_of_links(place, tmp_path):
         assert sum(map(float, row)) == pytest.approx(1, abs=0.01)
 
 
-def test_a_run_that_is_broken_off_goes_on(place, kind, expected, tmp_path, monkeypatch):
-    options, both = kind
-    output = tmp_path / "out"
-    keep = run_folder.RunFolder.keep
+def break_off(words, chunks):
+    """A run that is interrupted when so many chunks are done."""
+    keep = RunFolder.keep
 
-    def keep_one(self, chunk, result):
-        if self.done() == broken_after:
+    def keep_some(self, chunk, result):
+        if self.done() == chunks:
             raise KeyboardInterrupt
         keep(self, chunk, result)
 
-    monkeypatch.setattr(run_folder.RunFolder, "keep", keep_one)
-    for broken_after in (1, 4):
-        done = run(*command(place, *options, output=output, both=both), check=False)
-        assert done.returncode == 130
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "keep", keep_some)
+        assert run(*words, check=False).returncode == 130
+
+
+def test_a_run_that_is_broken_off_goes_on(place, kind, expected, tmp_path):
+    options, both = kind
+    output = tmp_path / "out"
+    for chunks in (1, 4):
+        break_off(command(place, *options, output=output, both=both), chunks)
         assert not output.exists()
-        assert len(list((tmp_path / "out.run").glob("chunk-*"))) == broken_after
-    monkeypatch.undo()
+        assert len(list((tmp_path / "out.run").glob("chunk-*"))) == chunks
     done = run(*command(place, *options, output=output, both=both))
     assert "40 pairs were done before" in done.stderr
     assert bytes_of(output) == expected
@@ -198,21 +202,10 @@ def test_text_from_a_pipe(place, tmp_path):
 
 
 @pytest.fixture
-def broken_off(place, tmp_path, monkeypatch):
+def broken_off(place, tmp_path):
     """The output of a run that was broken off after two chunks."""
-    output = tmp_path / "out"
-    keep = run_folder.RunFolder.keep
-
-    def keep_two(self, chunk, result):
-        if self.done() == 2:
-            raise KeyboardInterrupt
-        keep(self, chunk, result)
-
-    monkeypatch.setattr(run_folder.RunFolder, "keep", keep_two)
-    run(*command(place, output=output), check=False)
-    monkeypatch.undo()
-    assert (tmp_path / "out.run").exists()
-    return output
+    break_off(command(place, output=tmp_path / "out"), 2)
+    return tmp_path / "out"
 
 
 def refused(words, message):
@@ -238,14 +231,11 @@ def test_another_text_is_refused(place, broken_off, tmp_path):
     lines = (place / "text.a").read_text().splitlines(keepends=True)
     words = command(place, output=broken_off)
     words[words.index(place / "text.a")] = changed = tmp_path / "changed"
-    for number, message in {
-        3: "the first 43 pairs are others than those on which this run was decided"
-    }.items():
-        changed.write_text("".join([*lines[:number], "w1\n", *lines[number + 1 :]]))
-        refused(words, message)
+    changed.write_text("".join([*lines[:3], "w1\n", *lines[4:]]))
+    refused(words, "the first 43 pairs are others than those on which this run was decided")
 
 
-def test_lines_that_were_done_are_compared(place, tmp_path, monkeypatch):
+def test_lines_that_were_done_are_compared(place, tmp_path):
     """Where nothing is to be decided, too."""
     output = tmp_path / "out"
     fixed = ("--layer", "2", "--step", "input")
@@ -355,7 +345,7 @@ def test_texts_without_lines_are_refused(place, tmp_path, ways):
 
 
 def test_a_run_that_others_could_write_to_is_not_merged(tmp_path):
-    folder = run_folder.RunFolder(tmp_path / "out")
+    folder = RunFolder(tmp_path / "out")
     folder.begin({})
     folder.path.chmod(0o777)
     refused(["normalign", "merge", tmp_path / "out"], "out.run: is another user's, or open to oth")

@@ -88,13 +88,22 @@ def test_output_file_and_its_signature(files, capsys):
     }
 
 
-def test_a_refused_run_leaves_the_old_file(files):
-    (files / "both").write_text("old")
-    (files / "rev").write_text("0-0\n")
-    with pytest.raises(InputError, match="line counts differ: fwd has 3, rev has 1 lines"):
-        run("--output", "both")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fwd", "short"], "line counts differ: fwd has 3, short has 1 lines"),
+        (["fwd", "x.json", "-o", "x"], r"x\.json: would overwrite the input x\.json"),
+        (["fwd", "none", "--heuristic", "grow-diag-final", "--variant", "lilt"], "grow-diagonal-f"),
+    ],
+)
+def test_a_refused_run_leaves_the_old_file(files, words, message):
+    for name, text in {"both": "old", "short": "0-0\n", "x.json": "0-0\n"}.items():
+        (files / name).write_text(text)
+    with pytest.raises(InputError, match=message):
+        main(parse_args(["-o", "both", *words]))
     assert (files / "both").read_text() == "old"
-    assert sorted(path.name for path in files.iterdir()) == ["both", "fwd", "rev"]
+    there = sorted(path.name for path in files.iterdir())
+    assert there == ["both", "fwd", "rev", "short", "x.json"]
 
 
 def test_index_is_kept(files, capsys):
@@ -102,19 +111,6 @@ def test_index_is_kept(files, capsys):
     (files / "rev").write_text("1-1 2-2\n")
     run("--index", "1", "--heuristic", "union")
     assert capsys.readouterr().out == "1-1 2-2\n"
-
-
-def test_lilt_has_no_grow_diag_final(files):
-    (files / "rev").unlink()  # refused before it is read
-    with pytest.raises(InputError, match="grow-diagonal-final is grow-diag-final-and here"):
-        run("--heuristic", "grow-diag-final", "--variant", "lilt", "-o", "both")
-    assert not (files / "both").exists()
-
-
-def test_an_input_is_not_overwritten_by_the_signature(files):
-    (files / "rev").rename(files / "x.json")
-    with pytest.raises(InputError, match=r"x\.json: would overwrite the input x\.json"):
-        main(parse_args(["fwd", "x.json", "-o", "x"]))
 
 
 def test_a_device_gets_no_signature(files):
