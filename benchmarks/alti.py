@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from benchmarks.models import BASE, SMALL, Shape, build_model, build_task, token_batch
 from benchmarks.timing import Row, cost, interleaved
-from fairseq_normalign.attention.alti import Rollout, contributions
+from fairseq_normalign.attention.alti import contributions, encoder_rollout, source_rollout
 from fairseq_normalign.attention.recorder import record_blocks
 from fairseq_normalign.names import KINDS
 
@@ -47,7 +47,7 @@ def with_contributions(model: nn.Module, sample: dict[str, Tensor], shape: Shape
         with record_blocks(model, kinds, layers=layers) as blocks:
             model(**sample)
         if way.rollout:
-            Rollout(blocks).source(layers[-1])
+            source_rollout(blocks, encoder_rollout(blocks))
             return
         for layer in layers:
             contributions(blocks["cross", layer], way.order)

@@ -126,7 +126,7 @@ class Corpus:
             sources = of_links.shape[1]
             self.file.seek(self.starts[number])
             for states in (queries, keys):
-                states.append(torch.from_numpy(np.load(self.file)).float())
+                states.append(torch.from_numpy(np.load(self.file, allow_pickle=False)).float())
             padding.append(torch.arange(columns) >= sources)
             links.append(functional.pad(of_links, (0, columns - sources)))
             weights.append(of_weights)
