@@ -199,7 +199,7 @@ def single_beam(model: FairseqModule) -> AbstractContextManager[None]:
     Beam search tells some models, as BART, how many beams a sentence has, and nothing takes it
     back: source–target attention would go on to take every so many sentences of a batch for one.
     """
-    for_beams = [module for module in model.modules() if hasattr(module, "beam_size")]
+    for_beams = [module for module in attentions(model).values() if hasattr(module, "beam_size")]
     return _set(for_beams, "beam_size", 1)
 
 
