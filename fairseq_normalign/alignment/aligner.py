@@ -300,7 +300,7 @@ class NormAligner(OpenAligner):
     ):
         if not forcing.layers_with_heads():
             raise InputError("the source–target attention has no heads left: nothing to align by")
-        self.forcing, self.reader, self.models = forcing, reader, [self]
+        self.forcing, self.reader = forcing, reader
         self.options = options = replace(options or AlignOptions(), **changes)
         # What the options name, from 0; None where they leave it open.
         self.layer = self.head = None
@@ -342,6 +342,10 @@ class NormAligner(OpenAligner):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({type(self.forcing.model).__name__}, {self.options})"
+
+    @property
+    def models(self) -> Sequence[NormAligner]:  # type: ignore[override]
+        return [self]  # made when asked for, so that nothing keeps the aligner alive
 
     @property
     def evidence(self) -> Evidence | None:

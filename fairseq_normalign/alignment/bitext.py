@@ -14,6 +14,7 @@ batch, T target tokens, S source tokens.
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import warnings
 from collections import Counter
@@ -46,6 +47,7 @@ MERGES = 8000  # of the BPE; 4,000 and 16,000 are as good
 MOST_PIECES = 150  # of a sentence that is counted
 FAMILIAR = 0.5  # below this share of known words there is a warning
 CELLS = 1_000_000  # of a batch
+CACHED_WORDS = 1 << 18  # whose pieces are remembered
 WINDOW = 1000  # pairs that are sorted by length together
 
 
@@ -280,7 +282,9 @@ class Pieces:
     def __init__(self, model: bytes):
         self.model = model
         self.processor = SentencePieceProcessor(model_proto=model)
-        self.of_words: dict[str, list[int]] = {}
+        self.of_word = functools.lru_cache(CACHED_WORDS)(
+            lambda word: self.processor.encode(word) or [0]
+        )
 
     @classmethod
     def learn(cls, counts: Counter[str]) -> Pieces:
@@ -311,9 +315,7 @@ class Pieces:
         numbers: list[int] = []
         places: list[int] = []
         for place, word in enumerate(words):
-            pieces = self.of_words.get(word)
-            if pieces is None:
-                pieces = self.of_words[word] = self.processor.encode(word) or [0]
+            pieces = self.of_word(word)
             numbers += pieces
             places += repeat(place, len(pieces))
         return np.array(numbers, np.int32), places
@@ -399,8 +401,10 @@ def bitext_of(
     ]
     own = islice(own, 0 if is_corpus else MOST_PAIRS // 2)  # leaves room for the files
     bitext = count_bitext(chain(own, _remembered(read_words(named), seen)))
-    if not all(seen):
-        raise InputError(f"{names}: no words; expected translated text, one sentence pair a line")
+    if bitext is None or not all(seen):
+        raise InputError(
+            f"{names}: no sentence pairs to count; expected translated text, one pair a line"
+        )
     known, turned = _known_share(first, seen), _known_share(first, seen[::-1])
     if turned > known and turned >= FAMILIAR:
         raise InputError(
@@ -456,6 +460,8 @@ def count_bitext(pairs: Iterable[tuple[Words, Words]], least: int = 1) -> Bitext
         (of_source, _), (of_target, _) = map(pieces, sides)
         if max(len(of_source), len(of_target)) <= MOST_PIECES:
             numbers.append((of_source, of_target))
+    if len(numbers) < least:
+        return None
     turned = [(target, source) for source, target in numbers]
     forward, backward = (count_direction(way, len(pieces.processor)) for way in (numbers, turned))
     return Bitext(pieces, forward, backward, len(numbers))

@@ -221,14 +221,17 @@ class CombinedAligner(OpenAligner):
     ) -> Iterator[Example]:
         """Each pair with its evidences, then the links of other aligners."""
         models = len(self.models)
-        texts, of_forward, of_bitext = tee(streams[0], 3)
+        texts, of_forward = tee(streams[0])
+        counted: Iterable[Sequence[np.ndarray]] = repeat(())
+        if bitext is not None:
+            texts, of_bitext = tee(texts)
+            counted = bitext.links(map(_words, of_bitext))
         shares = []
         for place, stream in enumerate([of_forward, *streams[1:models]]):
             # The models take turns: the last one finishes a pair.
             shown = progress if place == models - 1 else None
             own = [evidence for evidence in evidences if evidence.reverse == bool(place)]
             shares.append(_shares(self.models[place], stream, own, shown))
-        counted = repeat(()) if bitext is None else bitext.links(map(_words, of_bitext))
         pairs = zip(zip(texts, *shares, strict=True), counted, strict=False)
         together = zip_longest(pairs, *streams[models:])
         for number, (of_pair, *links) in enumerate(together, 1):

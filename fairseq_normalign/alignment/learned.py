@@ -195,8 +195,8 @@ def learn_links(
     bitext_votes = bitext is not None and len(models) == 1
     joint = _fit(sample, voters, _links_of(sample, voters, bitext_votes), size)
     if len(views) < 2 or not sample:
-        no_weights = np.zeros_like(joint.weights)
-        plain = LearnedLinks(joint, no_weights, np.zeros(len(CLUES)), Lexicon(), NULL_OF_CLUES)
+        no_weights = np.zeros_like(joint.weights), np.zeros(len(CLUES))
+        plain = LearnedLinks(joint, *no_weights, Lexicon(), NULL_OF_CLUES, bitext)
         return plain._replace(null=best_null(plain, sample))
     others_of = views[::-1]  # each view is labelled by the other
     alone = []

@@ -36,7 +36,7 @@ RARE = """
 --restart --num-shards --shard-id --engine --ray-address --chunk
 
 --head --step --eos --source-merge --target-merge --evidence --learn-pairs --reverse-gold
---heads --no-cost --width --null-weight --epochs --lexicon --decision
+--heads --no-cost --width --null-weight --epochs
 
 --gold-format --reverse-hyp --hyp-format --sure-mark --possible --alpha --samples
 --count-source --count-target --variant --rev-order --input-format

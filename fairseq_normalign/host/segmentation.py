@@ -90,7 +90,7 @@ class Segmentation:
         symbols = [symbol for symbol in self.bpe.encode(text).split(" ") if symbol]
         pieces = list(map(self.printed, symbols))
         if self.scheme == "gpt2":  # bytes have letters of their own: no text holds the mark
-            return Segmented(symbols, pieces, word_ids(pieces, "gpt2"), words)
+            return Segmented(symbols, pieces, word_ids(pieces, "gpt2", where=where), words)
         # Characters: the pieces are the text.
         ids = placed_ids(pieces, words, "".join(pieces), range(len(text)), where=where)
         return Segmented(symbols, pieces, ids, words)

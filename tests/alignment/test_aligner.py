@@ -1,4 +1,5 @@
 import warnings
+import weakref
 from itertools import product
 
 import pytest
@@ -27,6 +28,15 @@ def test_links_are_those_of_the_soft_matrix():
     assert soft.words.shape == (2, 3)
     links = aligner(eos="skip").align("w1 w2 w3", "w4 w5")
     assert links == [(int(row.argmax()), t) for t, row in enumerate(soft.words)]
+
+
+def test_nothing_keeps_the_model_of_an_aligner_that_is_gone():
+    """On a GPU, a second model may need its place."""
+    one = aligner()
+    one.align("w1 w2 w3", "w4 w5")
+    model = weakref.ref(one.forcing.model)
+    del one
+    assert model() is None
 
 
 def test_lists_of_words_and_order():

@@ -9,6 +9,7 @@ import pytest
 from fairseq_normalign.alignment.bitext import (
     FARTHEST,
     LARGE,
+    MOST_PIECES,
     NULL,
     Bitext,
     bitext_of,
@@ -127,6 +128,14 @@ def test_rare_words_are_linked_by_their_pieces(monkeypatch):
         assert (by_source + by_target).argmax(axis=1).tolist() == [2, 1, 0]
 
 
+def test_long_pairs_are_not_counted(monkeypatch):
+    # As many as there are special pieces: these leave characters alone.
+    monkeypatch.setattr("fairseq_normalign.alignment.bitext.MERGES", 4)
+    word = "x" * (MOST_PIECES - 1)  # with the mark of its beginning
+    assert count_bitext([([word], ["y"]), ([f"{word}x"], ["y"])]).pairs == 1
+    assert count_bitext([([f"{word}x"], ["y"])]) is None
+
+
 def test_pairs_do_not_depend_on_their_neighbours():
     corpus, _ = language(60)
     bitext = count_bitext(corpus)
@@ -163,8 +172,11 @@ def test_files(tmp_path):
     with pytest.warns(UserWarning, match="only 0% of the words of one side of the corpus"):
         bitext_of([source, other], [], corpus)
     empty = write(tmp_path / "empty", [[]] * 50)
-    with pytest.raises(InputError, match=r"empty and .*empty: no words"):
+    with pytest.raises(InputError, match=r"empty and .*empty: no sentence pairs"):
         bitext_of([empty, empty], [], corpus)
+    long = write(tmp_path / "long", [["x"] * (MOST_PIECES + 1)])
+    with pytest.raises(InputError, match=r"long and .*long: no sentence pairs"):
+        bitext_of([long, long], [], [])
     short = write(tmp_path / "short", [["x"]] * 49)
     with pytest.raises(InputError, match=r"other has 50, .*short has 49 lines"):
         bitext_of([other, short], [], corpus)

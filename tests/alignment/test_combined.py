@@ -1,3 +1,4 @@
+import gc
 import json
 import warnings
 
@@ -10,7 +11,7 @@ from fairseq_normalign.alignment.evidence import parse_evidence
 from fairseq_normalign.attention.extract import relative
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import PairReader
+from fairseq_normalign.host.pairs import Pair, PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from tests.conftest import ToyTask, build_model
 
@@ -253,6 +254,16 @@ def test_a_learned_file_keeps_what_a_bitext_said(tmp_path):
     assert again.confidences(again.soft(*MANY[3]), [(2, 1)]) == [pytest.approx(of_all[1, 2])]
     with pytest.raises(InputError, match="bitext: needs combination learned, not product"):
         CombinedAligner(aligner(), combine="product", bitext=["x"])
+
+
+def test_pairs_that_are_aligned_are_forgotten():
+    decided = KINDS["learned"]().decide(MANY)
+    before = sum(type(thing) is Pair for thing in gc.get_objects())
+    aligned = decided.align_many(("w1 w2", "w4") for _ in range(4000))
+    for _ in range(3900):
+        next(aligned)
+    held = sum(type(thing) is Pair for thing in gc.get_objects()) - before
+    assert held < 3000  # of the two models: some wait for pairs of similar length
 
 
 def test_a_learned_file_that_does_not_fit(tmp_path):

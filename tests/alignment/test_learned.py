@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_normalign.alignment.aer import Counts, count
+from fairseq_normalign.alignment.bitext import Bitext
 from fairseq_normalign.alignment.combine import LinkModel
 from fairseq_normalign.alignment.learned import (
     CLUES,
@@ -163,6 +164,13 @@ def test_one_model_has_two_steps_as_views():
     model = learn_links(language.examples, [], two_models()[:2])
     assert model.clue_weights.any()
     assert language.learned_aer(model) < language.best_single()
+
+
+def test_a_bitext_that_voted_is_told():
+    """Also if there is one view alone, and so no weight of clues."""
+    examples = [one._replace(bitext=one.shares * 2) for one in Language((0.7,)).examples]
+    bitext = Bitext(None, None, None, pairs=9)
+    assert learn_links(examples, [], two_models()[:1], bitext=bitext).bitext is bitext
 
 
 def test_the_lexicon_is_counted_in_further_pairs():
