@@ -43,6 +43,13 @@ def state(*, seed: int = 1, **entries) -> dict:
     return {"model": model, "optimizer_history": history, "extra_state": {}, **entries}
 
 
+def store(path, *, seed: int = 1, parameters: dict | None = None, **options) -> str:
+    """Writes a checkpoint of a small random model, or of these parameters, with these options."""
+    stored = state(seed=seed, args=Namespace(**{**OPTIONS, **options}))
+    torch.save({**stored, "model": parameters or stored["model"]}, path)
+    return str(path)
+
+
 def write_two_models(folder: Path, sources: list[str], targets: list[str]) -> None:
     """Dictionaries, ``one.pt``, ``two.pt`` with larger weights, and a text."""
     counts = "".join(f"w{number} {100 - number}\n" for number in range(30))
