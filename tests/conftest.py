@@ -9,9 +9,11 @@ import contextlib
 import io
 import os
 import re
+import resource
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,17 @@ def refused(*command, **options) -> str:
     *others, line = done.stderr.splitlines()
     assert all("warning: " in other for other in others), done.stderr
     return line
+
+
+@contextlib.contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """A limit on the size of files, for this process, stands in for it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def rows_of(table) -> list[dict]:
