@@ -70,11 +70,7 @@ CASES = [
     (align, ["--num-shards", "2"], "--num-shards needs --output FILE"),
     (align, ["--num-shards", "2", "--shard-id", "2"], "--shard-id 2: expected a number from 0 to"),
     (align, ["--restart"], "--restart needs --output FILE"),
-    (
-        align,
-        ["--output", "out", "--num-shards", "2", "--restart"],
-        "--restart would remove what other shards have done; to begin anew, remove out.run before",
-    ),
+    (align, ["-o", "out", "--num-shards", "2", "--restart"], "--restart would remove what other s"),
     (align, ["--ray-address", "auto"], "--ray-address needs --engine ray"),
     (plot, ["-o", "x.png", "--workers", "2"], "--workers cannot be used with normalign plot"),
     (plot, ["-o", "x.png", "--num-shards", "2"], "--num-shards cannot be used with normalign p"),
@@ -106,11 +102,7 @@ CASES = [
     (align, ["--combine", "product", "--evidence", "norms"], "bad evidence 'norms'"),
     (align, ["--combine", "mean", "--learn-pairs", "9"], "--learn-pairs needs --combine learned"),
     (align, ["--layer", "1", "--learned", "x"], "--layer cannot be used with --learned"),
-    (
-        align,
-        ["--layer", "1", "--evidence", "norms.1.input"],
-        "--layer aligns by one layer and step",
-    ),
+    (align, ["--layer", "1", "--evidence", "norms.1.input"], "--layer aligns by one layer and st"),
     (align, ["--step", "input", "-r", "x.pt"], "model; it cannot be used with --reverse-path"),
     (align, ["--evidence", "links:x.links"], r"links:x\.links: no such file"),
     (
@@ -212,7 +204,7 @@ def test_a_model_has_its_files_beside_it(place):
         (["data/", "text", "gold", "--data", "empty"], r"empty: no dictionaries \(dict\.\*\.txt\)"),
         (
             ["data", "text", "--path", "model.pt"],
-            "text: one argument too many; with --path, the only one",
+            "text: one argument too many; with --path, the on",
         ),
     ],
 )
