@@ -9,9 +9,11 @@ import contextlib
 import io
 import os
 import re
+import resource
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,33 @@ def _run_apart(words: list[str], **options) -> subprocess.CompletedProcess:
     )
 
 
+def refused(*command, **options) -> str:
+    """The last line, in which a command says what is wrong; before, it may warn or tell."""
+    done = run(*command, check=False, **options)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    *others, line = done.stderr.splitlines()
+    assert line.startswith("normalign "), done.stderr
+    for other in others:
+        assert "warning: " in other or not other.startswith(("normalign ", "Traceback", " "))
+    return line
+
+
+@contextlib.contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """A limit on the size of files, for this process, stands in for it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def rows_of(table) -> list[dict]:
+    """The rows of a table, by column."""
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
 SLOW_FILES = ("test_fuzz.py", "test_in_chromium.py")  # whole files of the slow tier
 
 
@@ -106,6 +135,17 @@ def task() -> ToyTask:
     return ToyTask()
 
 
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A folder with the dictionaries of a toy task, which checkpoints of tests.stored need."""
+    for language in "ab":
+        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
+    return tmp_path
+
+
+PRE_LN = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+
+
 def build_model(arch: str = "transformer", task=None, *, seed: int = 1, **options):
     """A small random model of fairseq's registry, in evaluation mode.
 
@@ -121,6 +161,33 @@ def build_model(arch: str = "transformer", task=None, *, seed: int = 1, **option
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(seed)
     return ARCH_MODEL_REGISTRY[arch].build_model(args, task or ToyTask()).eval()
+
+
+def randomised(model, seed: int = 0):
+    """The model with all parameters random: fresh biases are 0, and fresh gains 1."""
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    return model
+
+
+def ready_model(task=None, *, scheme: str = "none", attention: str = "cross", **options):
+    """A small random model that is ready to run, and a reader of text for it."""
+    from fairseq_normalign.host.options import ReadyModel
+    from fairseq_normalign.host.pairs import PairReader
+    from fairseq_normalign.host.teacher_forcing import TeacherForcing
+
+    task = task or ToyTask()
+    model = build_model(task=task, **options)
+    reader = PairReader(task, scheme=scheme)
+    return ReadyModel(TeacherForcing(model, task, attention=attention), reader)
+
+
+def run_alone(model, pair) -> torch.Tensor:
+    """Logits of one pair that runs by itself, as it is."""
+    source, target = pair.source.tokens, pair.target.tokens
+    read = torch.cat([target[-1:], target[:-1]])
+    return model(source[None], torch.tensor([len(source)]), read[None])[0]
 
 
 @pytest.fixture(scope="session")

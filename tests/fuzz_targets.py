@@ -42,7 +42,7 @@ from fairseq_normalign.text.paired import read_printed
 from fairseq_normalign.text.treebank import read_conllu
 from fairseq_normalign.text.words import TextFile, normalise_bpe_name
 from tests.conftest import ToyTask, run
-from tests.stored import OPTIONS, state
+from tests.stored import store, write_binarised
 
 
 class Target(NamedTuple):
@@ -203,7 +203,7 @@ def read_aligner(path: Path) -> Any:
 @functools.cache
 def checkpoint(*, seed: int = 1, **options: Any) -> bytes:
     stored = io.BytesIO()
-    torch.save(state(seed=seed, args=argparse.Namespace(**{**OPTIONS, **options})), stored)
+    store(stored, seed=seed, **options)
     return stored.getvalue()
 
 
@@ -232,14 +232,9 @@ def read_dictionary(path: Path) -> Any:
 
 def binarised() -> list[bytes]:
     """Index and tokens of a side in one, with the length of the index before it."""
-    from fairseq.data import indexed_dataset
-
-    task = ToyTask()
+    lines = ["w1 w2", "w3", "", "w4 w5 w6"]
     with tempfile.TemporaryDirectory() as folder:
-        builder = indexed_dataset.make_builder(f"{folder}/x.bin", "mmap", 34)
-        for line in ("w1 w2", "w3", "", "w4 w5 w6"):
-            builder.add_item(task.source_dictionary.encode_line(line, add_if_not_exist=False))
-        builder.finalize(f"{folder}/x.idx")
+        write_binarised(Path(folder, "x"), lines, ToyTask().source_dictionary)
         index, tokens = Path(folder, "x.idx").read_bytes(), Path(folder, "x.bin").read_bytes()
     return [struct.pack("<H", len(index)) + index + tokens]
 

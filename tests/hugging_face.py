@@ -18,9 +18,13 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional
+
+from fairseq_normalign.errors import InputError
+from fairseq_normalign.huggingface.conversion import import_folder
 
 PIECES = [
     *("[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "on", "mat"),
@@ -150,6 +154,20 @@ def make_folder(path: Path, config: dict, parameters: dict[str, Tensor] | None =
         parameters = random_parameters(config)
     write_safetensors(path / "model.safetensors", parameters)
     return path
+
+
+def check_refused(folder: Path, message: str) -> None:
+    """In one line; nothing is left of what was begun."""
+    before = sorted(folder.parent.iterdir())
+    with pytest.raises(InputError, match=message) as caught:
+        import_folder(str(folder), str(folder.with_name("refused")))
+    assert "\n" not in str(caught.value)
+    assert str(folder.parent) in str(caught.value)
+    assert sorted(folder.parent.iterdir()) == before
+
+
+def symbols_of(folder: Path) -> list[str]:
+    return Dictionary.load(str(folder / "dict.txt")).symbols
 
 
 def states(config: dict, parameters: dict[str, Tensor], ids: list[int]) -> list[Tensor]:

@@ -4,6 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
+from fairseq.data import Dictionary, indexed_dataset
 
 from tests.conftest import build_model
 
@@ -43,15 +44,30 @@ def state(*, seed: int = 1, **entries) -> dict:
     return {"model": model, "optimizer_history": history, "extra_state": {}, **entries}
 
 
+def store(path, *, seed: int = 1, parameters: dict | None = None, **options) -> str:
+    """Writes a checkpoint of a small random model, or of these parameters, with these options."""
+    stored = state(seed=seed, args=Namespace(**{**OPTIONS, **options}))
+    torch.save({**stored, "model": parameters or stored["model"]}, path)
+    return str(path)
+
+
+def write_binarised(path: Path, lines: list[str], dictionary: Dictionary) -> None:
+    """One side of what ``fairseq-preprocess`` writes."""
+    builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", len(dictionary))
+    for line in lines:
+        builder.add_item(dictionary.encode_line(line, add_if_not_exist=False))
+    builder.finalize(f"{path}.idx")
+
+
 def write_two_models(folder: Path, sources: list[str], targets: list[str]) -> None:
     """Dictionaries, ``one.pt``, ``two.pt`` with larger weights, and a text."""
     counts = "".join(f"w{number} {100 - number}\n" for number in range(30))
     for language, lines in {"a": sources, "b": targets}.items():
         (folder / f"dict.{language}.txt").write_text(counts)
         (folder / f"text.{language}").write_text("".join(f"{line}\n" for line in lines))
-    checkpoint = state(args=Namespace(**OPTIONS))
-    torch.save(checkpoint, folder / "one.pt")
-    for name, parameter in checkpoint["model"].items():
+    store(folder / "one.pt")
+    parameters = state()["model"]
+    for name, parameter in parameters.items():
         if name.endswith("weight"):
             parameter *= 1.5
-    torch.save(checkpoint, folder / "two.pt")
+    store(folder / "two.pt", parameters=parameters)

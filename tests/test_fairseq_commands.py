@@ -1,10 +1,8 @@
 """fairseq's own commands with ``--user-dir``: train, resume, fine-tune, translate, validate."""
 
-import os
 import re
 import shutil
 
-import numpy as np
 import pytest
 import torch
 from fairseq.checkpoint_utils import load_model_ensemble
@@ -12,6 +10,8 @@ from fairseq.checkpoint_utils import load_model_ensemble
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign import open_export
 from tests.conftest import PACKAGE, TRAIN, run
+from tests.host.test_trust import folder_made
+from tests.plugin.test_exporting import assert_same_items
 
 pytestmark = pytest.mark.slow
 
@@ -133,29 +133,17 @@ def test_validate_exports_references(corpus, checkpoint, tmp_path):
     with open_export(tmp_path / "x.npz") as export, open_export(tmp_path / "ours.npz") as ours:
         told = export.metadata
         assert (told["targets"], told["subset"]) == ("references", "test")
-        for item, expected in zip(export, ours, strict=True):
-            assert item[1:] == expected[1:]
-            np.testing.assert_allclose(item.array, expected.array, rtol=1e-4, atol=1e-5)
+        assert_same_items(export, ours)
     again = run(*command, "--valid-subset", "test,valid", check=False)
     assert again.returncode == 2
     assert again.stderr.endswith("--export-attention exports one subset; several are named\n")
-
-
-class Planted:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, trace):
-        self.trace = trace
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.trace),)
 
 
 @pytest.fixture
 def planted(checkpoint, tmp_path):
     """Checkpoints that would leave a trace: one by its pickle, one by an option."""
     state = torch.load(checkpoint)
-    state["extra_state"]["planted"] = Planted(tmp_path / "ran")
+    state["extra_state"]["planted"] = folder_made(tmp_path / "ran")
     torch.save(state, tmp_path / "pickle.pt")
     state["extra_state"].pop("planted")
     state["cfg"]["model"].adaptive_softmax_cutoff = f"open({str(tmp_path / 'ran')!r}, 'w') and [9]"

@@ -3,7 +3,6 @@
 import errno
 import gzip
 import os
-import resource
 import signal
 import stat
 import subprocess
@@ -21,6 +20,7 @@ from fairseq_normalign.files import (
     refuse_unwritable,
     whole_file,
 )
+from tests.conftest import full_disk
 
 # Without the time of packing: workers that collect tests a second apart must name them alike.
 PACKED = gzip.compress(b"0-0 1-1\n" * 5000, mtime=0)
@@ -79,16 +79,12 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, name, message):
 @pytest.mark.parametrize("size", [10, 100_000])  # fails when it is closed, fails when written
 def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, size):
     (tmp_path / "out").write_text("old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5, limits[1]))
-    try:
-        with (
-            pytest.raises(InputError, match="out: cannot be written: File too large"),
-            whole_file(tmp_path / "out") as file,
-        ):
-            file.write("x" * size)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with (
+        full_disk(5),
+        pytest.raises(InputError, match="out: cannot be written: File too large"),
+        whole_file(tmp_path / "out") as file,
+    ):
+        file.write("x" * size)
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out").read_text() == "old"
 

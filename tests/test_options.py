@@ -81,16 +81,9 @@ training: of the head
       the file to write
 """
 DEFAULTS = {
-    **{
-        "gold": "g",
-        "target": [],
-        "epochs": 6,
-        "step": "input",
-        "index": None,
-        "size": 10,
-        "cpu": False,
-    },
+    **{"gold": "g", "target": [], "epochs": 6, "step": "input", "index": None, "size": 10},
     **{"method": ["norms", "weights"], "layer": "auto", "category": [], "out_file": "x"},
+    "cpu": False,
 }
 
 

@@ -9,18 +9,11 @@ from fairseq_normalign.alignment.layer_choice import agreement
 from fairseq_normalign.attention.extract import argmax, mutual_argmax
 from fairseq_normalign.attention.soft import Evidence
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import PairReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ready_model
 
 
 def aligner(**options) -> NormAligner:
-    task = ToyTask()
-    return NormAligner(
-        TeacherForcing(build_model(task=task), task),
-        PairReader(task),
-        **{"layer": 1, "step": "input", **options},
-    )
+    return NormAligner(*ready_model(), **{"layer": 1, "step": "input", **options})
 
 
 def test_links_are_those_of_the_soft_matrix():
@@ -53,14 +46,8 @@ def test_lists_of_words_and_order():
         ({"layer": 3}, "layer 3: the model has layers 1 to 2"),
         ({"head": 5}, "head 5: layer 1 has heads 1 to 4"),
         ({"layer": "auto", "head": 1}, "head 1: name its layer"),
-        (
-            {"method": "lrp", "layer": "auto"},
-            "method lrp cannot answer for step input; expected step output",
-        ),
-        (
-            {"method": "lrp", "layer": 1},
-            "method lrp explains the whole model; expected no layer with it",
-        ),
+        ({"method": "lrp", "layer": "auto"}, "lrp cannot answer for step input; expected step out"),
+        ({"method": "lrp", "layer": 1}, "lrp explains the whole model; expected no layer with it"),
     ],
 )
 def test_bad_options(options, message):
@@ -92,9 +79,8 @@ def test_links_of_pieces():
 
 
 def pruned(alive_heads: str, **options) -> NormAligner:
-    task = ToyTask()
-    model = build_model("transformer_normalign", task, alive_heads=alive_heads)
-    return NormAligner(TeacherForcing(model, task), PairReader(task), **options)
+    model = ready_model(arch="transformer_normalign", alive_heads=alive_heads)
+    return NormAligner(*model, **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "lrp"}, {"layer": 1, "step": "input"}])

@@ -19,16 +19,10 @@ from fairseq_normalign.attention.trained_head import (
     write_aligner,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import ToyTask, build_model
+from fairseq_normalign.host.pairs import text_pairs
+from tests.conftest import ready_model
 
 OPTIONS = TrainingOptions(epochs=12, width=16, dropout=0.1, learning_rate=0.03, batch_tokens=60)
-
-
-def model() -> tuple[TeacherForcing, PairReader]:
-    task = ToyTask()
-    return TeacherForcing(build_model(task=task), task), PairReader(task)
 
 
 def reversed_text(count: int) -> tuple[list, list]:
@@ -45,7 +39,7 @@ def reversed_text(count: int) -> tuple[list, list]:
 
 
 def corpus(texts, links, **options) -> Corpus:
-    forcing, reader = model()
+    forcing, reader = ready_model()
     pairs = list(text_pairs(texts, reader))
     options = {"null_weight": 0.3, "max_tokens": 100, **options}
     return Corpus.read(forcing, pairs, links, **options)
@@ -55,12 +49,6 @@ def corpus(texts, links, **options) -> Corpus:
 def trained():
     read = corpus(*reversed_text(150))
     return train_head(read, OPTIONS)
-
-
-def test_the_loss_falls_on_pairs_that_were_not_learned_from(trained):
-    _, epochs = trained
-    held_out = [loss for _, loss in epochs]
-    assert min(held_out) < held_out[0] / 2
 
 
 def test_the_same_seed_is_the_same_head_and_another_one_another(trained):
@@ -78,7 +66,7 @@ def test_stored_states_are_those_of_the_model():
     """In half precision, and padded alone: batches of other lengths change nothing."""
     texts, links = reversed_text(7)
     read = corpus(texts, links)
-    forcing, reader = model()
+    forcing, reader = ready_model()
     pairs = list(text_pairs(texts, reader))
     for number, pair in enumerate(pairs):
         queries, keys, padding = head_states(forcing, [pair])
@@ -101,15 +89,14 @@ def test_too_few_pairs_are_refused():
 @pytest.fixture(scope="module")
 def file(trained, tmp_path_factory):
     path = tmp_path_factory.mktemp("aligner") / "head.safetensors"
-    forcing, _ = model()
+    forcing, _ = ready_model()
     write_aligner(path, {"forward": TrainedHead(trained[0], fingerprint(forcing.model), "a-b")}, {})
     return path
 
 
 def test_method_aligner_finds_the_links(file):
-    forcing, reader = model()
     texts, links = reversed_text(200)
-    aligner = NormAligner(forcing, reader, method=f"aligner:{file}")
+    aligner = NormAligner(*ready_model(), method=f"aligner:{file}")
     right = 0
     for linked, expected in zip(aligner.align_many(texts[150:]), links[150:], strict=True):
         right += sorted(linked) == sorted(expected)

@@ -13,15 +13,13 @@ from fairseq_normalign.text.links import Gold
 SYSTEM = {(0, 0), (1, 1), (5, 0)}
 GOLD = Gold({(0, 0), (1, 2)}, {(0, 0), (1, 2), (1, 1)})
 SOURCE, TARGET = list("aabaac"), list("xyz")
+DISTANCES = [("0", Counts(2, 1, 2, 1)), ("1", Counts(0, 1, 0, 0)), ("4–7", Counts(1, 0, 0, 0))]
 
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (
-            "distance",
-            [("0", Counts(2, 1, 2, 1)), ("1", Counts(0, 1, 0, 0)), ("4–7", Counts(1, 0, 0, 0))],
-        ),
+        ("distance", DISTANCES),
         ("length", [("1–10", Counts(3, 2, 2, 1))]),
         ("source-frequency", [("0", Counts(1, 0, 0, 0)), ("10–99", Counts(2, 2, 2, 1))]),
         ("target-frequency", [("0", Counts(3, 2, 2, 1))]),

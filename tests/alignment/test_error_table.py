@@ -12,11 +12,9 @@ from fairseq_normalign.alignment.aligner import AlignOptions
 from fairseq_normalign.alignment.error_table import ErrorTable, error_table
 from fairseq_normalign.alignment.layer_choice import FEW
 from fairseq_normalign.attention.soft import Evidence
-from fairseq_normalign.host.pairs import PairReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.results.several import together
 from fairseq_normalign.text.links import GoldFile
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ready_model
 
 
 def table(hits, *chosen: tuple, method: str = "head-norms") -> ErrorTable:
@@ -114,17 +112,14 @@ METHODS = ["norms", "shift-att", "lrp-epsilon", "alti-rollout"]
 
 @pytest.fixture(scope="module")
 def model():
-    task = ToyTask()
-    return NormAligner(
-        TeacherForcing(build_model(task=task), task), PairReader(task, scheme="subword_nmt")
-    )
+    return NormAligner(*ready_model(scheme="subword_nmt"))
 
 
 @pytest.fixture
 def gold(tmp_path):
     path = tmp_path / "gold"
     path.write_text("0-0 1p1\n0-0 1-1\n\n2-1 0p0\n" * (FEW // 4))
-    return GoldFile(str(path))
+    return GoldFile(path)
 
 
 def pairs(model) -> list:

@@ -21,8 +21,7 @@ from fairseq_normalign.files import read_lines
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from fairseq_normalign.plugin.pruned import remove_heads
-from tests.conftest import build_model
+from tests.conftest import ready_model
 
 
 @pytest.fixture
@@ -32,16 +31,16 @@ def pairs(task):
 
 
 def test_enough_pairs_decide_by_themselves(task, pairs):
-    model = NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task))
+    model = NormAligner(*ready_model(task))
     assert decisive_samples([model], [pairs])[0] is pairs
     with pytest.warns(UserWarning, match=f"only {FEW - 1} pairs, and no validation set: to choose"):
         decisive_samples([model], [pairs[1:]])
 
 
 def test_layers_without_heads_are_no_candidates(task, pairs):
-    model = build_model("transformer_normalign", task)
-    remove_heads(model, "encoder.1.1 cross.2.3")
-    chosen, _ = NormAligner(TeacherForcing(model, task), PairReader(task)).chosen(pairs[:3])
+    alive = "encoder.1.1 cross.2.3"
+    model = ready_model(task, arch="transformer_normalign", alive_heads=alive)
+    chosen, _ = NormAligner(*model).chosen(pairs[:3])
     assert {evidence.layer for evidence in chosen} == {1}
 
 
@@ -108,7 +107,7 @@ def test_real_models_align_where_they_read(model, method, scheme, data, tmp_path
 @pytest.mark.parametrize("combine", [None, "product", "learned"])
 def test_a_model_that_is_not_trained_causes_a_warning(task, combine):
     """All target words of a random model choose much the same source words."""
-    one = NormAligner(TeacherForcing(build_model(task=task), task), PairReader(task))
+    one = NormAligner(*ready_model(task))
     aligner = one if combine is None else CombinedAligner(one, combine=combine)
     texts = [(" ".join(f"w{(n + k) % 29}" for k in range(9)),) * 2 for n in range(FEW)]
     with pytest.warns(UserWarning, match="model a-b: its words choose each other no more than"):

@@ -12,10 +12,8 @@ from fairseq_normalign.alignment.aer import Counts, count
 from fairseq_normalign.alignment.symmetrize import symmetrize
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import PairReader
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.text.links import Gold
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ToyTask, randomised, ready_model, run_alone
 
 # The second source ends in punctuation, the third target, and both of the first.
 PAIRS = [
@@ -36,22 +34,16 @@ def aligner(seed: int = 1, *, languages: str = "ab", **options) -> NormAligner:
         task.source_dictionary.add_symbol(symbol)
         task.source_dictionary.add_symbol(f"{symbol}@@")
     task.args.source_lang, task.args.target_lang = languages
-    model = build_model(task=task)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    reader = PairReader(task, scheme="subword_nmt")
-    return NormAligner(TeacherForcing(model, task), reader, method="shift-att", **options)
+    model = ready_model(task, scheme="subword_nmt")
+    randomised(model.forcing.model, seed)
+    return NormAligner(*model, method="shift-att", **options)
 
 
 def slow_links(one: NormAligner, source: str, target: str, layer: int) -> set[tuple[int, int]]:
     """The argmax of each target piece in the row that reads it, one pair alone, piece by piece."""
     pair = one.reader.pair(source, target, "here")
-    read = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])
     with torch.no_grad(), record(one.forcing.model) as recording:
-        one.forcing.model(
-            pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None]
-        )
+        run_alone(one.forcing.model, pair)
     weights = recording["cross", layer].weights[0].mean(0)  # (T, S)
     sources, targets = len(pair.source.tokens) - 1, len(pair.target.tokens) - 1  # without </s>
     source_stop = source[-1:] in (".", "。")

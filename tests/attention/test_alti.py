@@ -21,12 +21,13 @@ from fairseq_normalign.attention.methods import METHODS, Batch
 from fairseq_normalign.attention.quantities import SOURCE_SHARE
 from fairseq_normalign.attention.recorder import recorded_blocks
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
 from tests.attention.test_block import BLOCKS, B, C, H, T, make_block, slow_attended, slow_terms
 from tests.attention.test_recorder import MODELS, randomised
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ready_model
 
 # Differences of norms in single precision, added up in another order.
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
@@ -126,17 +127,12 @@ S, LAYERS = 5, 3
 
 
 def make_blocks() -> dict:
-    draw = partial(torch.randn, generator=torch.Generator().manual_seed(0))
     blocks = {}
     for layer in range(LAYERS):
-        for kind, queries, keys in (("encoder", S, S), ("decoder", T, T), ("cross", T, S)):
-            scores = draw(B, H, queries, keys)
-            if kind == "decoder":
-                scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
-            recorded = Recorded(
-                scores.softmax(-1), draw(B, H, keys, C // H), draw(H, C // H, C), draw(C)
-            )
-            blocks[kind, layer] = Block(recorded, draw(B, queries, C), None, kind != "cross")
+        pre_ln = {"post": False, "seed": layer}
+        blocks["encoder", layer] = make_block(**pre_ln, queries=S, keys=S)
+        blocks["decoder", layer] = make_block(**pre_ln, causal=True)
+        blocks["cross", layer] = make_block(**pre_ln, own=False, keys=S)
     return blocks
 
 
@@ -195,10 +191,11 @@ def test_shares_of_the_source_are_those_of_the_paper_in_every_layer():
 PAIRS = [("w1 w2 w3 w4", "w5 w6"), ("w7", "w8 w9 w10 w11"), ("w3 w3", "w1")]
 
 
-def forcing_of(kind: str = "post-LN") -> tuple[TeacherForcing, PairReader]:
+def forcing_of(kind: str = "post-LN") -> ReadyModel:
     arch, options = MODELS[kind]
-    task = ToyTask()
-    return TeacherForcing(randomised(build_model(arch, task, **options)), task), PairReader(task)
+    model = ready_model(arch=arch, **options)
+    randomised(model.forcing.model)
+    return model
 
 
 def read(reader: PairReader, pairs=PAIRS) -> list:

@@ -12,7 +12,7 @@ from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import KINDS
 from tests.attention.test_states import language_model, language_task
-from tests.conftest import build_model
+from tests.conftest import build_model, run_alone
 
 LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
 
@@ -27,11 +27,15 @@ def pairs(reader):
     return list(text_pairs(LINES, reader))
 
 
+@pytest.fixture
+def forcing(task):
+    return TeacherForcing(build_model(task=task), task)
+
+
 def slow(model, pair, attention: str, quantity: str, layers, heads) -> np.ndarray:
     """One pair alone, all vectors materialised."""
-    prev = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
     with torch.no_grad(), record(model, (attention,)) as recording:
-        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
+        run_alone(model, pair)
     layers_of_pair = []
     for layer in layers:
         recorded = recording[attention, layer]
@@ -68,8 +72,8 @@ def test_arrays_equal_the_slow_twin(attention, quantity, layers, heads, task, pa
         np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_tokens_and_description(task, reader, pairs):
-    arrays = Arrays(TeacherForcing(build_model(task=task), task), "head-norms", layers=[2])
+def test_tokens_and_description(forcing, reader, pairs):
+    arrays = Arrays(forcing, "head-norms", layers=[2])
     assert arrays.tokens(pairs[1], reader) == (["w3", "</s>"], ["</s>", "w9", "w8"])
     assert arrays.shape(pairs[1]) == (1, 4, 3, 2)
     description = arrays.description()
@@ -78,16 +82,13 @@ def test_tokens_and_description(task, reader, pairs):
     assert (description["layers"], description["heads"]) == ([2], [1, 2, 3, 4])
 
 
-def test_half_precision(task, pairs):
-    forcing = TeacherForcing(build_model(task=task), task)
+def test_half_precision(forcing, pairs):
     whole, *_ = Arrays(forcing, "vectors", dtype="float32")(pairs)
     half, *_ = Arrays(forcing, "vectors", dtype="float16")(pairs)
     assert half.dtype == np.float16
     np.testing.assert_allclose(half, whole, rtol=1e-3, atol=1e-3)
     forcing.model.decoder.layers[1].encoder_attn.v_proj.weight.data *= 1e6
-    with pytest.raises(
-        InputError, match="line 1: a value is no number, or beyond the range of float16"
-    ):
+    with pytest.raises(InputError, match="line 1: a value is no number, or beyond the range of f"):
         list(Arrays(forcing, "vectors", dtype="float16")(pairs))
 
 
@@ -121,17 +122,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("message", BAD)
-def test_layers_and_heads_that_are_not_there(message, task):
+def test_layers_and_heads_that_are_not_there(message, forcing):
     with pytest.raises(InputError, match=message):
-        Arrays(TeacherForcing(build_model(task=task), task), "norms", **BAD[message])
+        Arrays(forcing, "norms", **BAD[message])
 
 
-def test_layers_with_different_numbers_of_heads_have_no_common_array(task):
-    forcing = TeacherForcing(build_model(task=task), task)
+def test_layers_with_different_numbers_of_heads_have_no_common_array(forcing):
     forcing.head_numbers = [(0, 1, 2, 3), (0, 2)]
-    with pytest.raises(
-        InputError, match=r"different numbers of heads \(\[2, 4\]\); export one layer at a time"
-    ):
+    with pytest.raises(InputError, match=r"different numbers of heads \(\[2, 4\]\); export one la"):
         Arrays(forcing, "weights")
     assert Arrays(forcing, "weights", layers=[1]).heads == [[0, 1, 2, 3]]
     forcing.head_numbers = [(0, 1, 2, 3), ()]
@@ -140,8 +138,6 @@ def test_layers_with_different_numbers_of_heads_have_no_common_array(task):
 
 
 def test_heads_of_a_pruned_model_are_asked_for_by_their_first_numbers(task, pairs):
-    """The array of cross.1.3 and cross.1.4 is that of the full model, by its own weights."""
-    full = build_model("transformer_normalign", task)
     alive = "encoder.1.1 decoder.1.1 cross.1.1 cross.1.3 cross.1.4 cross.2.2 cross.2.3 cross.2.4"
     forcing = TeacherForcing(build_model("transformer_normalign", task, alive_heads=alive), task)
     arrays = Arrays(forcing, "weights", layers=[1], heads=[4, 3])
@@ -158,4 +154,3 @@ def test_heads_of_a_pruned_model_are_asked_for_by_their_first_numbers(task, pair
         np.testing.assert_array_equal(one[:, 0], np.stack([of_both[0, 1], of_both[1, 1]]))
     with pytest.raises(InputError, match="head 2: layer 1 has heads 1, 3, 4"):
         Arrays(forcing, "weights", layers=[1], heads=[2])
-    assert Arrays(TeacherForcing(full, task), "norms", heads=[2]).description()["heads"] == [2]

@@ -18,16 +18,16 @@ assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
 
 
 def make_block(
-    *, post: bool = True, own: bool = True, causal: bool = False, heads: int = H, keys: int = T
+    *, post=True, own=True, causal=False, heads=H, queries=T, keys=T, seed: int = 0
 ) -> Block:
-    random = torch.Generator().manual_seed(0)
+    random = torch.Generator().manual_seed(seed)
     draw = partial(torch.randn, generator=random)
-    scores = draw(B, heads, T, keys)
+    scores = draw(B, heads, queries, keys)
     if causal:
         scores = scores.masked_fill(torch.ones(T, T).triu(1).bool(), float("-inf"))
     recorded = Recorded(scores.softmax(-1), draw(B, heads, keys, D), draw(heads, D, C), draw(C))
     layer_norm = LayerNorm(draw(C), draw(C), EPS) if post else None
-    return Block(recorded, 3 * draw(B, T, C), layer_norm, own)
+    return Block(recorded, 3 * draw(B, queries, C), layer_norm, own)
 
 
 BLOCKS = {

@@ -1,26 +1,17 @@
-from functools import partial
-
 import pytest
 import torch
 
 from fairseq_normalign.attention import contributions
 from fairseq_normalign.attention.contributions import Recorded
+from tests.attention.test_block import B, C, D, H, T, assert_close, make_block
 from tests.conftest import attention_output
 
-B, H, T, S, C = 2, 3, 4, 5, 6
-D = C // H
-
-# Sums in single precision, in another order.
-assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
+S = 5
 
 
 @pytest.fixture
 def recorded() -> Recorded:
-    random = torch.Generator().manual_seed(0)
-    weights = torch.rand(B, H, T, S, generator=random).softmax(-1)
-    values = torch.randn(B, H, S, D, generator=random)
-    out_weight = torch.randn(H, D, C, generator=random)
-    return Recorded(weights, values, out_weight, torch.randn(C, generator=random))
+    return make_block(own=False, keys=S).recorded
 
 
 def slow_vectors(recorded: Recorded) -> torch.Tensor:

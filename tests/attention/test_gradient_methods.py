@@ -8,7 +8,7 @@ from fairseq_normalign.attention.methods import Batch, method_of
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import build_model
+from tests.conftest import PRE_LN, build_model
 
 METHODS = ("grad-input", "saliency", "smoothgrad:2")
 # The second target is longer than what one backward pass is for.
@@ -20,7 +20,7 @@ LINES = [
 ]
 MODELS = {
     "post-LN": {},
-    "pre-LN": {"encoder_normalize_before": True, "decoder_normalize_before": True},
+    "pre-LN": PRE_LN,
     "shared embeddings": {"share_all_embeddings": True},
     "normalised embeddings": {"layernorm_embedding": True},
     "heads removed": {
@@ -183,8 +183,6 @@ def test_half_precision(method, dtype, task, pairs):
 def test_an_adaptive_softmax_is_refused(task, pairs):
     """It overwrites what its gradients need."""
     model = build_model(task=task, adaptive_softmax_cutoff="10,20")
-    with pytest.raises(
-        InputError,
-        match="TransformerModel was built with --adaptive-softmax-cutoff, which gradients do not",
-    ):
+    message = "TransformerModel was built with --adaptive-softmax-cutoff, which gradients do not"
+    with pytest.raises(InputError, match=message):
         computed(model, task, pairs, "saliency")

@@ -172,10 +172,9 @@ def gated():
     return model
 
 
+SQUARED = partial(build_model, activation_fn="relu_squared")
 REFUSED = {
-    ": activation relu_squared has no closed form": partial(
-        build_model, activation_fn="relu_squared"
-    ),
+    ": activation relu_squared has no closed form": SQUARED,
     " also has ffn_layernorm": partial(build_model, scale_fc=True),
     " also has w_resid": partial(build_model, scale_resids=True),
     " also has fc3": gated,

@@ -18,28 +18,18 @@ from fairseq_normalign.attention.pair_relevance import relevances
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, layers_of
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import all_heads
 from fairseq_normalign.plugin.pruned import remove_heads
-from tests.conftest import ToyTask, build_model
+from tests.conftest import PRE_LN, ToyTask, build_model, randomised, ready_model
 
 PAD = 1
 SRC = torch.tensor([[5, 6, 7, 8, 2], [9, 10, 2, PAD, PAD]])
 PREV = torch.tensor([[2, 11, 12, 13], [2, 14, PAD, PAD]])
-PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 
 
-def randomised(model):
-    """Every parameter random: fresh biases are 0 and layer norms do nothing."""
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
-    return model.double()
-
-
-@pytest.fixture(params=[{}, PRE], ids=["post-LN", "pre-LN"])
+@pytest.fixture(params=[{}, PRE_LN], ids=["post-LN", "pre-LN"])
 def model(request):
-    return randomised(build_model(**request.param))
+    return randomised(build_model(**request.param)).double()
 
 
 # Models are in double precision, but fairseq's softmax is in single precision always, and padding
@@ -144,7 +134,7 @@ def test_linear_rules_equal_gradient_times_input(model, rules):
 
 
 OPTIONS = {
-    "pre-LN": PRE,
+    "pre-LN": PRE_LN,
     "embeddings normed": {"layernorm_embedding": True},
     "shared embeddings": {"share_all_embeddings": True},
     "encoder of another width": {"encoder_embed_dim": 24, "encoder_ffn_embed_dim": 40},
@@ -164,7 +154,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_layers_are_computed_again_as_the_model_does(name):
     arch, options = MODELS[name]
-    model = randomised(build_model(arch, **options)).float()
+    model = randomised(build_model(arch, **options))
     states = {}
     for side in ("encoder", "decoder"):
         for index, layer in enumerate(layers_of(getattr(model, side))):
@@ -301,7 +291,7 @@ def test_a_layer_without_heads_is_its_bias(model, rules):
 
 
 def test_half_precision_is_computed_in_single():
-    model = randomised(build_model()).float()
+    model = randomised(build_model())
     expected = propagate(model, SRC, PREV)
     relevance = propagate(model.half(), SRC, PREV, targets=model(SRC, None, PREV)[0].argmax(-1))
     assert relevance.source.dtype == torch.float32
@@ -318,8 +308,9 @@ def pairs():
 
 @pytest.fixture
 def forcing():
-    task = ToyTask()
-    return TeacherForcing(randomised(build_model(task=task)), task)
+    forcing, _ = ready_model()
+    randomised(forcing.model).double()
+    return forcing
 
 
 @pytest.mark.parametrize("rules", RULES)
@@ -361,25 +352,12 @@ def test_the_model_is_left_as_it_was():
     assert model.decoder.layers[0].encoder_attn.beam_size == 2
 
 
-def without_decoder():
-    model = build_model()
-    model.decoder = None
-    return model
-
-
-SCALED = {"scale_fc": True, "scale_heads": True, "adaptive_softmax_cutoff": "10,20"}
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (without_decoder, "TransformerModel has no decoder attention in every layer"),
-        (
-            partial(build_model, **SCALED),
-            "TransformerModel was built with --adaptive-softmax-cutoff, --scale-fc, --scale-heads,",
-        ),
-    ],
-)
-def test_what_the_walk_does_not_know_is_refused(build, message):
-    with pytest.raises(InputError, match=message):
-        propagate(build(), SRC, PREV)
+def test_what_the_walk_does_not_know_is_refused():
+    scaled = build_model(scale_fc=True, scale_heads=True, adaptive_softmax_cutoff="10,20")
+    options = "--adaptive-softmax-cutoff, --scale-fc, --scale-heads,"
+    with pytest.raises(InputError, match=f"TransformerModel was built with {options}"):
+        propagate(scaled, SRC, PREV)
+    encoder = build_model()
+    encoder.decoder = None
+    with pytest.raises(InputError, match="TransformerModel has no decoder attention in every la"):
+        propagate(encoder, SRC, PREV)

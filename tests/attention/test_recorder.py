@@ -9,29 +9,25 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, head_count
 from fairseq_normalign.names import KINDS
 from fairseq_normalign.plugin.gating import gates
-from tests.conftest import ToyTask, attention_output, build_model
+from tests import conftest
+from tests.conftest import PRE_LN, ToyTask, attention_output, build_model
 
-PRE = {"encoder_normalize_before": True, "decoder_normalize_before": True}
 MODELS = {
     "post-LN": ("transformer", {}),
-    "pre-LN": ("transformer", PRE),
+    "pre-LN": ("transformer", PRE_LN),
     "gated": ("transformer_normalign", {"gate_heads": "all"}),
-    "gated pre-LN": ("transformer_normalign", {"gate_heads": "all", **PRE}),
+    "gated pre-LN": ("transformer_normalign", {"gate_heads": "all", **PRE_LN}),
     "some heads": ("transformer_normalign", {"alive_heads": "encoder.1.2 decoder.2.3 cross.2.1"}),
     "no heads": ("transformer_normalign", {"alive_heads": "none"}),
-    "no heads pre-LN": ("transformer_normalign", {"alive_heads": "none", **PRE}),
+    "no heads pre-LN": ("transformer_normalign", {"alive_heads": "none", **PRE_LN}),
 }
 
 
 def randomised(model):
-    """The model with all parameters random: fresh biases are 0, and fresh gains 1."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
-        for projection in gates(model).values():
-            log_alpha = torch.tensor([-1.0, 0.0, 1.0, -5.0])
-            projection.scaled_log_alpha.copy_(log_alpha / projection.lr_scale)
+    """With all parameters random, and gates of which one is closed."""
+    for projection in gates(conftest.randomised(model)).values():
+        log_alpha = torch.tensor([-1.0, 0.0, 1.0, -5.0])
+        projection.scaled_log_alpha.data = log_alpha / projection.lr_scale
     return model
 
 

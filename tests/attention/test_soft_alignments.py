@@ -19,7 +19,7 @@ from fairseq_normalign.attention.states import hooked
 from fairseq_normalign.host.attention_modules import layers_of
 from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import build_model
+from tests.conftest import build_model, run_alone
 
 LINES = [("w1@@ w2 w3", "w4 w5@@ w6@@ w7"), ("w3", "w9 w8"), ("", "w1"), ("w2 w2", "")]
 
@@ -34,9 +34,8 @@ def slow(model, pair, method: str, layer: int, step: str) -> np.ndarray:
 
     Source pieces are summed, target pieces averaged.
     """
-    prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])
     with torch.no_grad(), record(model) as recording:
-        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
+        run_alone(model, pair)
     recorded = recording["cross", layer]
     soft = (recorded.weights.mean(1) if method == "weights" else recorded.norms.summed)[0].numpy()
     rows = np.roll(soft, -1, axis=0) if step == "input" else soft
@@ -71,11 +70,8 @@ def test_relevance_of_source_words(method, task):
     """Each pair alone: |R| of source tokens for the logit of each reference token."""
     model = build_model(task=task)
     pairs = list(text_pairs([("w1 w2 w3", "w4 w5"), ("w3", "w9 w8 w7")], PairReader(task)))
-    evidences = [
-        Evidence(method, None, "output"),
-        Evidence(method, None, "input"),
-        Evidence("norms", 1),
-    ]
+    evidences = [Evidence(method, None, step) for step in ("output", "input")]
+    evidences.append(Evidence("norms", 1))
     by_pair = soft_alignments(TeacherForcing(model, task), pairs, evidences)
     for pair, (output, read, _) in zip(pairs, by_pair, strict=True):
         prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])[None]
@@ -93,9 +89,8 @@ def test_relevance_of_source_words(method, task):
 
 def slow_piece_links(model, pair, step: str, *, null: bool) -> set[tuple[int, int]]:
     """Of each target piece the best source token, word by word; none if that is no word's."""
-    prev = torch.cat([pair.target.tokens[-1:], pair.target.tokens[:-1]])
     with torch.no_grad(), record(model) as recording:
-        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), prev[None])
+        run_alone(model, pair)
     soft = recording["cross", 1].norms.summed[0].numpy()
     links = set()
     for j, target_word in enumerate(pair.target.words):
@@ -126,17 +121,6 @@ def test_links_of_pieces_equal_the_slow_twin(step, null, task, pairs):
         )
         np.testing.assert_array_equal(soft.words, plain.words)
         assert plain.pieces is None
-
-
-def test_one_head(task, pairs):
-    model = build_model(task=task)
-    heads = [Evidence("weights", 1, "input", head) for head in range(4)]
-    softs = next(
-        soft_alignments(TeacherForcing(model, task), pairs, [*heads, Evidence("weights", 1)])
-    )
-    np.testing.assert_allclose(
-        np.mean([soft.words for soft in softs[:4]], axis=0), softs[4].words, rtol=1e-4, atol=1e-6
-    )
 
 
 SHARED_PASS = [name for name, method in METHODS.items() if method.needs != OWN_PASS]
@@ -171,8 +155,5 @@ def test_nothing_is_run_above_the_layer_that_is_asked_for(method, task, pairs):
 def test_attention_of_the_encoder_runs_no_decoder(task, pairs):
     model = build_model("transformer", task)
     forcing = TeacherForcing(model, task)  # which looks at source–target attention
-    assert layers_that_end(model, lambda: recorded(forcing, pairs, ["encoder"])) == [1, 0]
-    assert layers_that_end(model, lambda: recorded(forcing, pairs, ["encoder", "decoder"])) == [
-        2,
-        1,
-    ]
+    for kinds, ended in ((["encoder"], [1, 0]), (["encoder", "decoder"], [2, 1])):
+        assert layers_that_end(model, lambda: recorded(forcing, pairs, kinds)) == ended  # noqa: B023

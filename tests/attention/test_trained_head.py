@@ -20,10 +20,9 @@ from fairseq_normalign.attention.trained_head import (
     write_aligner,
 )
 from fairseq_normalign.errors import InputError
-from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
+from fairseq_normalign.host.pairs import text_pairs
 from fairseq_normalign.host.trust import read_safetensors
-from tests.conftest import ToyTask, build_model
+from tests.conftest import build_model, ready_model
 
 assert_close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-5)
 
@@ -98,9 +97,8 @@ TEXTS = [("w1 w2 w3", "w4 w5"), ("w5", "w7 w8 w9")]
 
 
 def ready(**options):
-    task = ToyTask()
-    forcing = TeacherForcing(build_model(task=task, **options), task)
-    return forcing, list(text_pairs(TEXTS, PairReader(task)))
+    forcing, reader = ready_model(**options)
+    return forcing, list(text_pairs(TEXTS, reader))
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])

@@ -233,69 +233,6 @@ def test_plot_of_layers_frames_the_links_that_align_prints(corpus, checkpoint, t
     assert panel.title == f"norms, layer 3, step output\nAER {100 * scored:.1f}"
 
 
-BAD = {
-    "no such subset": (
-        ["--gen-subset", "none"],
-        "no binarised subset 'none': none.src-tgt.src and none.src-tgt.tgt",
-    ),
-    "not a layer": (["--layer", "two"], "--layer: 'two': expected a number from 1"),
-    "the model as output": (
-        ["--reverse-path", "{out}", "--combine", "mean"],
-        "would overwrite the input",
-    ),
-    "a learned file where the signature goes": (
-        ["--combine", "learned", "--learned", "{out}.json"],
-        "would overwrite the input",
-    ),
-    "one text only": (
-        ["--source-file", "{corpus}/test.src"],
-        r"test.src:1: not a line 'source \|\|\| target'; if this file has sources alone, name",
-    ),
-    "unequal texts": (
-        [
-            *("--source-file", "{corpus}/test.src", "--target-file", "{corpus}/train.tgt"),
-            *("--layer", "1"),
-        ],
-        "line counts differ: .*train.tgt has 1500, .*test.src has 40 lines",
-    ),
-    "a learned file that is none": (
-        ["--learned", "{corpus}/test.src"],
-        "test.src: not a file of normalign align --learned, or a damaged one",
-    ),
-    "two targets": (
-        ["--target-file", "{corpus}/test.tgt", "--hypotheses", "{corpus}/test.tgt"],
-        "both name the target",
-    ),
-    "a plugin that is not there": (
-        ["--user-dir", "none"],
-        "none: no such directory; expected that",
-    ),
-    "unknown BPE": (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
-    "bad overrides": (
-        ["--model-overrides", "{"],
-        "--model-overrides '{': expected a Python dictionary",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_exits_2_with_one_line_and_writes_nothing(case, corpus, checkpoint, tmp_path):
-    options, message = BAD[case]
-    output = tmp_path / "out"
-    options = [
-        option.replace("{corpus}", str(corpus)).replace("{out}", str(output)) for option in options
-    ]
-    output.write_text("old\n")
-    done = align(corpus, checkpoint, *options, "--output", output, check=False)
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
-    *warned, line = done.stderr.splitlines()
-    assert re.search(message, line), line
-    assert all("warning" in other for other in warned)
-    assert output.read_text() == "old\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
 def test_interactive_answers_each_line_at_once(
     corpus, checkpoint, reverse, files, pieces, tmp_path
 ):
@@ -312,17 +249,6 @@ def test_interactive_answers_each_line_at_once(
             assert run.stdout.readline() == f"{links}\n"  # before the next one is sent
         run.stdin.close()
     assert run.returncode == 0
-
-
-def test_interactive_needs_a_learned_file(corpus, checkpoint, pieces, tmp_path):
-    for more, message in {
-        (): "--interactive needs --learned FILE",
-        ("--learned", tmp_path / "none"): "none: no such file; normalign align … --learned",
-        ("-o", tmp_path / "links"): "--output cannot be used with --interactive",
-    }.items():
-        done = align(corpus, checkpoint, *pieces, "--interactive", *more, check=False)
-        assert done.returncode == 2
-        assert message in done.stderr
 
 
 def test_never_empty_gives_the_best_link(corpus, checkpoint, text):

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from fairseq_normalign.cli.main import COMMANDS
-from tests.cli.test_evolution import LANGUAGE, toy_task_of_language
-from tests.conftest import build_model, run
+from tests.cli.test_evolution import store_language_model
+from tests.conftest import refused
 from tests.fuzz_commands import CORPUS, LINES, contents, parser_of, write_files
 from tests.fuzz_targets import checkpoint
 from tests.stored import OPTIONS, state
@@ -91,13 +91,9 @@ def line_of(name: str, path: str = "bad.pt", data: str = "data") -> list[str]:
 
 def check_refused(here: Path, line: list[str], message: str) -> None:
     before = contents(here)
-    done = run("normalign", *line, check=False)
-    assert done.returncode == 2, done.stderr
-    lines = [line for line in done.stderr.splitlines() if "warning:" not in line]
-    assert len(lines) == 1, done.stderr
-    assert lines[0].startswith(f"normalign {line[0]}: ")
-    assert message in lines[0]
-    assert done.stdout == ""
+    told = refused("normalign", *line)
+    assert told.startswith(f"normalign {line[0]}: ")
+    assert message in told
     assert contents(here) == before
 
 
@@ -128,19 +124,9 @@ def test_dictionaries_of_another_model(here, name):
     check_refused(here, line_of(name, "model.pt", "other"), message)
 
 
-def language_model() -> bytes:
-    sizes = {name: LANGUAGE[name] for name in ("decoder_input_dim", "decoder_output_dim")}
-    model = build_model("transformer_lm_big", toy_task_of_language(), tokens_per_sample=64, **sizes)
-    decoder = {name: value for name, value in OPTIONS.items() if name.startswith("decoder")}
-    whole = state(args=argparse.Namespace(**decoder, **LANGUAGE))
-    content = io.BytesIO()
-    torch.save({**whole, "model": model.state_dict()}, content)
-    return content.getvalue()
-
-
 @pytest.mark.parametrize("name", first_fast(set(LOADING) - OF_ANY_MODEL))
 def test_a_language_model(here, name):
     """It has no source–target attention; what its states and blocks hold can be measured."""
     (here / "data/dict.txt").write_text((here / "data/dict.a.txt").read_text())
-    (here / "bad.pt").write_bytes(language_model())
+    store_language_model(here / "bad.pt")
     check_refused(here, line_of(name), "")

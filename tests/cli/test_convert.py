@@ -1,16 +1,14 @@
-import argparse
-
 import pytest
 import torch
 
 from fairseq_normalign.cli.main import main
-from tests.stored import OPTIONS, state
+from tests.stored import store
 
 
 @pytest.fixture
 def plain(tmp_path):
     """A folder with a checkpoint of fairseq's Transformer."""
-    torch.save(state(args=argparse.Namespace(**OPTIONS)), tmp_path / "plain.pt")
+    store(tmp_path / "plain.pt")
     return tmp_path / "plain.pt"
 
 
@@ -18,12 +16,6 @@ def test_to_the_variant(plain):
     output = plain.with_name("variant.pt")
     assert main(["convert", str(plain), "--arch", "transformer_normalign", "-o", str(output)]) == 0
     assert torch.load(output)["args"].arch == "transformer_normalign"
-
-
-def changed(path, **options):
-    stored = torch.load(path, weights_only=False)
-    vars(stored["args"]).update(options)
-    torch.save(stored, path)
 
 
 @pytest.mark.parametrize("task", ["translation", "multilingual_normalign"])
@@ -42,7 +34,7 @@ def test_a_task_apart_from_the_model_is_told(task, plain, capsys):
 
 
 def test_a_decoder_that_begins_otherwise(plain, capsys):
-    changed(plain, start_with_bos=True)
+    store(plain, start_with_bos=True)
     output = plain.with_name("out.pt")
     assert main(["convert", str(plain), "--arch", "transformer", "-o", str(output)]) == 2
     message = "plain.pt: its decoder begins with <s>, and that of transformer with </s>"
@@ -60,15 +52,7 @@ def test_outputs_that_are_refused(plain, capsys, output):
     assert plain.read_bytes() == before
 
 
-def test_to_hugging_face(plain, capsys):
-    folder = plain.parent
-    for language in ("a", "b"):
-        size = len(torch.load(plain, weights_only=False)["model"]["encoder.embed_tokens.weight"])
-        lines = "".join(f"w{number} 1\n" for number in range(size - 4))
-        (folder / f"dict.{language}.txt").write_text(lines)
-    stored = torch.load(plain, weights_only=False)
-    stored["args"].source_lang, stored["args"].target_lang = "a", "b"
-    torch.save(stored, plain)
+def test_to_hugging_face(plain, folder, capsys):
     assert main(["convert", str(plain), "--to", "huggingface", "-o", str(folder / "hf")]) == 0
     assert "MarianMTModel" in capsys.readouterr().err
     assert (folder / "hf/model.safetensors").is_file()

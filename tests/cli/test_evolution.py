@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from fairseq_normalign.results.result import read_result
-from tests.conftest import build_model, run
+from tests.conftest import build_model, refused, run
 from tests.layers.test_evolution import lines, toy_task
-from tests.stored import OPTIONS, state
+from tests.stored import OPTIONS, state, store
 
 LANGUAGE = {
     "arch": "transformer_lm_big",
@@ -34,36 +34,29 @@ def folder(tmp_path_factory):
     for name in ("dict.a.txt", "dict.b.txt", "dict.txt"):
         toy_task().source_dictionary.save(str(folder / name))
     (folder / "text").write_text("\n".join(lines()) + "\n")
-    torch.save(state(args=Namespace(**OPTIONS)), folder / "translation.pt")
-    sizes = {name: LANGUAGE[name] for name in ("decoder_input_dim", "decoder_output_dim")}
-    model = build_model("transformer_lm_big", toy_task_of_language(), tokens_per_sample=64, **sizes)
-    decoder = {name: value for name, value in OPTIONS.items() if name.startswith("decoder")}
-    language = state(args=Namespace(**decoder, **LANGUAGE))
-    torch.save({**language, "model": model.state_dict()}, folder / "language.pt")
+    store(folder / "translation.pt")
+    store_language_model(folder / "language.pt")
     return folder
 
 
-def toy_task_of_language():
-    return Namespace(
-        source_dictionary=toy_task().source_dictionary,
-        target_dictionary=toy_task().source_dictionary,
-    )
+def store_language_model(path) -> None:
+    sizes = {name: LANGUAGE[name] for name in ("decoder_input_dim", "decoder_output_dim")}
+    model = build_model("transformer_lm_big", tokens_per_sample=64, **sizes)
+    decoder = {name: value for name, value in OPTIONS.items() if name.startswith("decoder")}
+    stored = state(args=Namespace(**decoder, **LANGUAGE))
+    torch.save({**stored, "model": model.state_dict()}, path)
 
 
-def evolution(folder, *options, paths=("translation.pt",), **more):
+def command(folder, *options, paths=("translation.pt",)) -> list:
     checkpoints = [folder / path for path in paths]
-    text = ["--source-file", folder / "text"]
-    return run("normalign", "evolution", folder, "--path", *checkpoints, *text, *options, **more)
+    text = ["--source-file", folder / "text", *SMALL]
+    return ["normalign", "evolution", folder, "--path", *checkpoints, *text, *options]
 
 
 def test_two_models(folder, tmp_path):
-    done = evolution(
-        folder,
-        *SMALL,
-        *("-o", tmp_path / "x.json", "--plot", tmp_path / "x.png"),
-        *("--words", "w1", "w2", "w3", "--plot-words", tmp_path / "w.pdf"),
-        paths=("translation.pt", "language.pt"),
-    )
+    options = ["-o", tmp_path / "x.json", "--plot", tmp_path / "x.png"]
+    options += ["--words", "w1", "w2", "w3", "--plot-words", tmp_path / "w.pdf"]
+    done = run(*command(folder, *options, paths=("translation.pt", "language.pt")))
     tables = done.stdout.split("\n\n")
     assert [table.splitlines()[0] for table in tables[:2]] == [
         "translation.pt, encoder",
@@ -89,7 +82,7 @@ def test_two_models(folder, tmp_path):
 
 def test_the_decoder_of_a_translation_model(folder):
     options = ["--target-file", folder / "text", "--part", "decoder", "--no-influence"]
-    done = evolution(folder, *SMALL, *options)
+    done = run(*command(folder, *options))
     assert done.stdout.startswith("translation.pt, decoder\n")
     assert ": influence" not in done.stdout
 
@@ -114,9 +107,6 @@ REFUSED = {
 def test_what_is_refused_in_one_line(words, folder):
     paths, message = REFUSED[words]
     options = words.format(folder=folder).split()
-    done = evolution(folder, *SMALL, *options, paths=paths, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    line = refused(*command(folder, *options, paths=paths))
     assert line.startswith(f"normalign evolution: {message.format(folder=folder)}")
     assert not (folder / "w.png").exists()

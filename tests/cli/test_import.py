@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from fairseq_normalign.host.checkpoint import load_single
-from tests.conftest import run
+from tests.conftest import refused, run
 from tests.hugging_face import BERT, ROBERTA, make_folder
 from tests.imported import write_texts
 from tests.translation_folders import CODES, marian_folder, multilingual_folder
@@ -35,26 +35,16 @@ def test_the_command_that_it_prints_works(config, tmp_path):
     assert "masks:0.3|seed:0" in mixed.stderr
 
 
-def refused(*arguments) -> str:
-    done = run("normalign", "import", *arguments, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    return line
-
-
 def test_an_adapter_or_the_root_of_a_cache(tmp_path):
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
     message = "no config.json in this folder; it is an adapter (LoRA): merge it with its base model"
-    assert message in refused(tmp_path / "adapter", "-o", tmp_path / "ours")
+    assert message in refused("normalign", "import", tmp_path / "adapter", "-o", tmp_path / "ours")
     model = tmp_path / "cache/snapshots/0123"
     model.mkdir(parents=True)
     (model / "config.json").write_text("{}")
-    message = (
-        f"cache: no config.json in this folder; use the folder in the cache that has one: {model}"
-    )
-    assert message in refused(tmp_path / "cache", "-o", tmp_path / "ours")
+    message = f"no config.json in this folder; use the folder in the cache that has one: {model}"
+    assert message in refused("normalign", "import", tmp_path / "cache", "-o", tmp_path / "ours")
 
 
 def aligned(command: str, *more) -> list[list[str]]:

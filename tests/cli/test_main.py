@@ -36,20 +36,14 @@ def in_shell(folder, command, **options):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (
-            "normalign aer gold -i hyp > /dev/full",
-            "aer: stdout: cannot be written: No space left on device",
-        ),
-        (
-            "normalign symmetrize -q gold hyp -o /dev/full",
-            "symmetrize: /dev/full: cannot be written: No space left on device",
-        ),
-        ("normalign --help > /dev/full", "--help: stdout: cannot be written: No space left"),
+        ("aer gold -i hyp > /dev/full", "aer: stdout"),
+        ("symmetrize -q gold hyp -o /dev/full", "symmetrize: /dev/full"),
+        ("--help > /dev/full", "--help: stdout"),
     ],
 )
 def test_streams_that_fail_are_one_line(folder, command, message):
-    done = in_shell(folder, command)
-    assert done.stderr.startswith(f"normalign {message}")
+    done = in_shell(folder, f"normalign {command}")
+    assert done.stderr.startswith(f"normalign {message}: cannot be written: No space left on dev")
     assert done.stderr.count("\n") == 1
     assert done.returncode == 2
 

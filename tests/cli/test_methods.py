@@ -7,7 +7,7 @@ from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.heads.head_scores import HEAD_SCORES, ranking_scores
 from fairseq_normalign.results.result import read_result
 from fairseq_normalign.version import __version__
-from tests.conftest import run
+from tests.conftest import rows_of, run
 
 
 def test_every_method_and_every_score_is_listed():
@@ -20,8 +20,8 @@ def test_every_method_and_every_score_is_listed():
     assert "NAME:NUMBER sets epsilon (default: 1e-05)" in " ".join(methods.split())
 
 
-def methods(corpus, checkpoint, *options, command="methods"):
-    words = [corpus / "data-bin", "--cpu", "--path", checkpoint, *options]
+def methods(corpus, *options, command="methods"):
+    words = [corpus / "data-bin", "--cpu", "--path", *options]
     return run("normalign", command, *words)
 
 
@@ -38,7 +38,7 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
     result = read_result(tmp_path / "t.json")
     assert result.signature["gold"] == "test.talp"
     assert result.signature["version"] == __version__
-    rows = cells_of(result)
+    rows = rows_of(result.tables()["cells"])
     assert len(rows) == 3 * (1 + 4) * 2 * 3  # layers × (all heads, each head) × steps × methods
     assert table.stdout.count("*") == 2 * 3 + 1  # the best of each row, and what the mark means
     assert table.stdout.count("+") == 2 * 3 + 1  # what is chosen without gold
@@ -55,25 +55,17 @@ def test_the_table_has_the_numbers_that_single_alignments_score(corpus, checkpoi
     assert float(score) == pytest.approx(row["AER"], abs=1e-4)
 
 
-def cells_of(result, name="cells"):
-    """The rows of a table for programs."""
-    table = result.tables()[name]
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
 @pytest.mark.slow
 def test_several_checkpoints_are_a_mean_of_their_tables(corpus, checkpoint, other, text, tmp_path):
     options = [*text, "--gold", corpus / "test.talp", "--method", "norms"]
-    for name, paths in (("a", [checkpoint]), ("b", [other]), ("ab", [checkpoint, other])):
-        done = methods(corpus, paths[0], *paths[1:], *options, "-o", tmp_path / name)
-    read = {name: read_result(tmp_path / name) for name in ("a", "b", "ab")}
-    first, second = (cells_of(read[name]) for name in "ab")
-    assert cells_of(read["ab"], "cells: checkpoint_last.pt") == first
-    assert cells_of(read["ab"], "cells: other.pt") == second
-    deviations = read["ab"].tables()["cells"].deviations
-    means = zip(first, second, cells_of(read["ab"]), deviations, strict=True)
-    for of_one, of_other, mean, deviation in means:
-        assert mean["AER"] == pytest.approx((of_one["AER"] + of_other["AER"]) / 2)
-        assert deviation[4] == pytest.approx(abs(of_one["AER"] - of_other["AER"]) / 2**0.5)
+    for name, paths in (("one", [other]), ("both", [checkpoint, other])):
+        done = methods(corpus, *paths, *options, "-o", tmp_path / name)
+    one, both = (read_result(tmp_path / name).tables() for name in ("one", "both"))
+    assert both["cells: other.pt"].rows == one["cells"].rows
+    names = ("cells: checkpoint_last.pt", "cells: other.pt", "cells")
+    cells = zip(*(rows_of(both[name]) for name in names), both["cells"].deviations, strict=True)
+    for first, second, mean, deviation in cells:
+        assert mean["AER"] == pytest.approx((first["AER"] + second["AER"]) / 2)
+        assert deviation[4] == pytest.approx(abs(first["AER"] - second["AER"]) / 2**0.5)
     assert "Mean ± sample deviation of 2 models." in done.stdout
     assert "checkpoint:checkpoint_last.pt,other.pt|gold:test.talp|ref-index:0|" in done.stderr

@@ -1,7 +1,5 @@
 """``normalign mixing`` on small random models, in this process."""
 
-import json
-
 import pytest
 
 from fairseq_normalign.names import ANALYSES, LAYER_ANALYSES
@@ -90,10 +88,6 @@ def test_pictures_and_what_is_shown(folder, tmp_path):
     drawn = (tmp_path / "x.svg").read_text()
     for text in ("ATTNRES-W", "mixing ratio", "overall"):
         assert text in drawn
-
-
-def test_json_on_stdout(folder):
-    assert json.loads(mixing(folder, "-f", "json").stdout)["kind"] == "mixing"
 
 
 def test_blank_lines_are_no_sentences(folder, tmp_path):

@@ -4,15 +4,14 @@ The head keeps its name and its role when others are removed: ``normalign heads`
 models, ``normalign roles`` shows them side by side.
 """
 
-import argparse
 import math
 
 import pytest
 import torch
 
 from fairseq_normalign.results.result import read_result
-from tests.conftest import ToyTask, build_model, run
-from tests.stored import OPTIONS, state
+from tests.conftest import build_model, rows_of, run
+from tests.stored import OPTIONS, store
 
 WIDTH, HEAD_WIDTH = 16, 4
 LINES = ["w1 w2 w3 w4 w5 w6 w7 w8", "w3 w1 w9 w4 w6", "w8 w2 w5 w7 w3 w1"]
@@ -41,21 +40,18 @@ def look_back(attention, head: int) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """Dictionaries, text, a model whose encoder.1.3 looks back, and the same with four heads."""
+def folder(folder):
+    """Text, a model whose encoder.1.3 looks back, and the same with four heads."""
     for language in "ab":
-        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
-        (tmp_path / f"t.{language}").write_text("".join(f"{line}\n" for line in LINES))
+        (folder / f"t.{language}").write_text("".join(f"{line}\n" for line in LINES))
     sizes = ("en", "de", "max", "share")
     model = build_model(**{k: v for k, v in OPTIONS.items() if k.startswith(sizes)})
     model.encoder.embed_tokens.weight.data.zero_()  # positions are all that the encoder reads
     look_back(model.encoder.layers[0].self_attn, head=2)
-    stored = {**state(args=argparse.Namespace(**OPTIONS)), "model": model.state_dict()}
-    torch.save(stored, tmp_path / "full.pt")
+    full = store(folder / "full.pt", parameters=model.state_dict())
     kept = "encoder.1.3 encoder.2.4 decoder.1.1 cross.2.2"
-    full, small = tmp_path / "full.pt", tmp_path / "small.pt"
-    run("normalign", "prune", "--path", full, "--keep", kept, "--out", small)
-    return tmp_path
+    run("normalign", "prune", "--path", full, "--keep", kept, "--out", folder / "small.pt")
+    return folder
 
 
 def measure(folder, name: str) -> dict:
@@ -64,9 +60,7 @@ def measure(folder, name: str) -> dict:
     output = ["-o", folder / f"{name}.json", "--plot", folder / f"{name}.svg"]
     run("normalign", "heads", folder, "--path", folder / f"{name}.pt", *text, *options, *output)
     tables = read_result(folder / f"{name}.json").tables()
-    heads = {
-        row[0]: dict(zip(tables["heads"].columns, row, strict=True)) for row in tables["heads"].rows
-    }
+    heads = {row["head"]: row for row in rows_of(tables["heads"])}
     for head in heads.values():
         head["functions"] = [row[1] for row in tables["roles"].rows if row[0] == head["head"]]
     return heads

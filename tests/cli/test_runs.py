@@ -6,39 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
-import torch
 
 from fairseq_normalign.attention.methods import METHODS
 from fairseq_normalign.runs.folder import RunFolder
 from fairseq_normalign.text.link_formats import FROM_1, OF_LINKS
 from fairseq_normalign.text.links import InMemory, LinkFile, read_together
-from tests.conftest import run
-from tests.stored import OPTIONS, state
-
-LINES = 43
-WORDS = [f"w{number}" for number in range(30)]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """Two small random models of opposite directions, and a text."""
-    folder = tmp_path_factory.mktemp("runs")
-    for language in "ab":
-        (folder / f"dict.{language}.txt").write_text("".join(f"{word} 1\n" for word in WORDS))
-    for name, (source, target) in {"ab.pt": "ab", "ba.pt": "ba"}.items():
-        options = {**OPTIONS, "source_lang": source, "target_lang": target}
-        torch.save(state(args=Namespace(**options), seed=ord(source)), folder / name)
-    for language, seed in (("a", 3), ("b", 5)):
-        lines = []
-        for number in range(LINES):
-            length = (number * seed) % 7 + (number != 20)
-            lines.append(" ".join(WORDS[(number * seed + place) % 30] for place in range(length)))
-        (folder / f"text.{language}").write_text("".join(f"{line}\n" for line in lines))
-    return folder
+from tests.cli.conftest import PAIRS
+from tests.cli.test_divided import broken_off
+from tests.conftest import refused, run
 
 
 def command(place, *options, output=None, both=False):
@@ -58,7 +36,7 @@ def bytes_of(output):
 
 KINDS = {
     "one layer": (("--combine", "none", "--confidence", "--index", "1"), False),
-    "product of few pairs": ((), False),
+    "product of few pairs": (("--combine", "product"), False),
     "learned": (("--combine", "learned", "--learn-pairs", "30", "--confidence"), True),
     "shift-att": (("--method", "shift-att"), True),
 }
@@ -69,21 +47,12 @@ def kind(request):
     return KINDS[request.param]
 
 
-@pytest.fixture
-def expected(place, kind, tmp_path):
-    """What one process makes in one go."""
+def test_straight_to_stdout(place, kind, tmp_path):
     options, both = kind
-    output = tmp_path / "expected"
-    run(*command(place, *options, output=output, both=both))
-    assert len(output.read_text().splitlines()) == LINES
-    assert sorted(tmp_path.iterdir()) == [output, Path(f"{output}.json")]
-    return bytes_of(output)
-
-
-def test_straight_to_stdout(place, kind, expected):
-    options, both = kind
+    run(*command(place, *options, output=tmp_path / "out", both=both))
     done = run(*command(place, *options, both=both))
-    assert done.stdout.encode() == expected[0]
+    assert done.stdout == (tmp_path / "out").read_text()
+    assert len(done.stdout.splitlines()) == PAIRS
 
 
 def test_formats_of_links(place, tmp_path):
@@ -93,11 +62,11 @@ def test_formats_of_links(place, tmp_path):
         run(*command(place, "-f", format, output=tmp_path / format))
         first = 1 if format in FROM_1 else 0
         file = LinkFile(tmp_path / format, index=first)
-        numbers = InMemory("numbers", range(LINES))
+        numbers = InMemory("numbers", range(PAIRS))
         links[format] = [found for found, _ in read_together(file, numbers)]
     assert links["naacl"] == links["talp"] == links["jsonl"] == links["pharaoh"]
     soft = run(*command(place, "-f", "marian-soft")).stdout.splitlines()
-    assert len(soft) == LINES
+    assert len(soft) == PAIRS
     words = [(place / f"text.{side}").read_text().splitlines()[0].split() for side in "ab"]
     shares = [row.split(",") for row in soft[0].split()]
     assert (len(shares[0]) - 1, len(shares) - 1) == tuple(map(len, words))
@@ -105,61 +74,13 @@ def test_formats_of_links(place, tmp_path):
         assert sum(map(float, row)) == pytest.approx(1, abs=0.01)
 
 
-def break_off(words, chunks):
-    """A run that is interrupted when so many chunks are done."""
-    keep = RunFolder.keep
-
-    def keep_some(self, chunk, result):
-        if self.done() == chunks:
-            raise KeyboardInterrupt
-        keep(self, chunk, result)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunFolder, "keep", keep_some)
-        assert run(*words, check=False).returncode == 130
-
-
-def test_a_run_that_is_broken_off_goes_on(place, kind, expected, tmp_path):
-    options, both = kind
-    output = tmp_path / "out"
-    for chunks in (1, 4):
-        break_off(command(place, *options, output=output, both=both), chunks)
-        assert not output.exists()
-        assert len(list((tmp_path / "out.run").glob("chunk-*"))) == chunks
-    done = run(*command(place, *options, output=output, both=both))
-    assert "40 pairs were done before" in done.stderr
-    assert bytes_of(output) == expected
-    assert not (tmp_path / "out.run").exists()
-
-
-def test_shards_are_merged(place, kind, expected, tmp_path):
-    options, both = kind
-    output = tmp_path / "out"
+def test_a_shard_that_is_missing(place, tmp_path):
     for shard in (2, 0):
         sharded = ("--num-shards", 3, "--shard-id", shard)
-        done = run(*command(place, *options, *sharded, output=output, both=both))
-        assert "done before" not in done.stderr  # by this shard
+        run(*command(place, *sharded, output=tmp_path / "out"))
     (tmp_path / "out.run" / "shard-x-of-y.json").touch()  # a stranger
-    done = run("normalign", "merge", output, check=False)
-    assert done.returncode == 2
-    assert "2 of 5 chunks are missing or damaged, of shards 1 of 3; run these f" in done.stderr
-    run(*command(place, *options, "--num-shards", 3, "--shard-id", 1, output=output, both=both))
-    run("normalign", "merge", output)
-    assert bytes_of(output) == expected
-    assert not (tmp_path / "out.run").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_workers(place, engine, tmp_path):
-    if engine == "ray":
-        pytest.importorskip("ray", reason="Ray is not installed: pip install .[ray]")
-    here, there = tmp_path / "here", tmp_path / "there"
-    options, both = KINDS["learned"]
-    run(*command(place, *options, output=here, both=both))
-    divided = ("--engine", engine, "--workers", 2)
-    run(*command(place, *options, *divided, output=there, both=both), installed=True)
-    assert bytes_of(there) == bytes_of(here)
+    line = refused("normalign", "merge", tmp_path / "out")
+    assert "2 of 5 chunks are missing or damaged, of shards 1 of 3; run these f" in line
 
 
 @pytest.mark.slow
@@ -202,37 +123,56 @@ def test_text_from_a_pipe(place, tmp_path):
 
 
 @pytest.fixture
-def broken_off(place, tmp_path):
+def begun(place, tmp_path):
     """The output of a run that was broken off after two chunks."""
-    break_off(command(place, output=tmp_path / "out"), 2)
+    broken_off(command(place, output=tmp_path / "out"), 2)
     return tmp_path / "out"
 
 
-def refused(words, message):
-    done = run(*words, check=False)
-    assert done.returncode == 2
-    *warned, line = done.stderr.splitlines()
-    assert not any(text.startswith("Traceback") for text in warned), done.stderr
-    assert message in line, done.stderr
+def check_refused(words, message):
+    assert message in refused(*words)
 
 
-def test_another_command_is_refused_until_restart(place, broken_off):
-    layer = command(place, "--layer", "2", output=broken_off)
-    refused(layer, "begun with --combine auto, and this run is with --combine none; use the same")
-    refused(command(place, "--chunk", 11, output=broken_off), "begun with --chunk 10, and")
-    other = command(place, output=broken_off)
+BAD = [
+    (["--hypotheses", "{text}"], "--hypotheses and --target-file both name the target"),
+    (["--target-file", "{short}"], "line counts differ: "),
+    (["--user-dir", "none"], "none: no such directory; expected that of a plugin"),
+    (["--remove-bpe", "morse"], "unsupported BPE 'morse'"),
+    (["--model-overrides", "{{"], "--model-overrides '{': expected a Python dictionary"),
+    (["--combine", "learned", "--learned", "{text}"], "not a file of normalign align --learned"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_what_is_refused_leaves_the_old_file(place, tmp_path, options, message):
+    (tmp_path / "out").write_text("old")
+    (tmp_path / "short").write_text("w1\n")
+    files = {"text": place / "text.b", "short": tmp_path / "short"}
+    options = [option.format(**files) for option in options]
+    check_refused(command(place, *options, output=tmp_path / "out"), message)
+    assert (tmp_path / "out").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "short"]
+
+
+def test_another_command_is_refused_until_restart(place, begun):
+    layer = command(place, "--layer", "2", output=begun)
+    check_refused(
+        layer, "begun with --combine auto, and this run is with --combine none; use the same"
+    )
+    check_refused(command(place, "--chunk", 11, output=begun), "begun with --chunk 10, and")
+    other = command(place, output=begun)
     other[other.index(place / "ab.pt")] = place / "ba.pt"
-    refused([*other, "-s", "b", "-t", "a"], "was begun with --path ab.pt (")
+    check_refused([*other, "-s", "b", "-t", "a"], "was begun with --path ab.pt (")
     run(*layer, "--restart")
-    assert '"layer": 2' in Path(f"{broken_off}.json").read_text()
+    assert '"layer": 2' in Path(f"{begun}.json").read_text()
 
 
-def test_another_text_is_refused(place, broken_off, tmp_path):
+def test_another_text_is_refused(place, begun, tmp_path):
     lines = (place / "text.a").read_text().splitlines(keepends=True)
-    words = command(place, output=broken_off)
+    words = command(place, output=begun)
     words[words.index(place / "text.a")] = changed = tmp_path / "changed"
     changed.write_text("".join([*lines[:3], "w1\n", *lines[4:]]))
-    refused(words, "the first 43 pairs are others than those on which this run was decided")
+    check_refused(words, "the first 43 pairs are others than those on which this run was decided")
 
 
 def test_lines_that_were_done_are_compared(place, tmp_path):
@@ -244,9 +184,9 @@ def test_lines_that_were_done_are_compared(place, tmp_path):
     text.write_text("".join([*lines[:30], "wrong " * 80 + "\n", *lines[31:]]))
     words = command(place, *fixed, output=output)
     words[words.index(place / "text.a")] = text
-    refused(words, f"(3 finished chunks are kept in {output}.run)")
+    check_refused(words, f"(3 finished chunks are kept in {output}.run)")
     text.write_text("".join([*lines[:3], "w1\n", *lines[4:]]))
-    refused(words, "lines 1 to 10 were done before, of another text; use the same text, or")
+    check_refused(words, "lines 1 to 10 were done before, of another text; use the same text, or")
     text.write_text("".join(lines))  # the line that was wrong is mended: the run goes on
     run(*words)
     expected = tmp_path / "expected"
@@ -261,7 +201,7 @@ def test_another_policy_for_long_pairs(place, tmp_path):
     text.write_text("".join([*lines[:25], "w1 " * 80 + "\n", *lines[26:]]))
     words = command(place, "--layer", 1, "--step", "input", output=tmp_path / "out")
     words[words.index(place / "text.a")] = text
-    refused(words, "(2 finished chunks are kept in")
+    check_refused(words, "(2 finished chunks are kept in")
     done = run(*words, "--too-long", "skip")
     assert "20 pairs were done before" in done.stderr
     assert (tmp_path / "out").read_text().splitlines()[25] == ""
@@ -283,9 +223,9 @@ def test_shards_that_deal_with_long_pairs_in_different_ways(place, tmp_path):
     assert bytes_of(tmp_path / "out")[1]["too-long"] == "skip+truncate"
 
 
-def test_smaller_batches_and_another_word_for_the_processor(place, broken_off):
+def test_smaller_batches_and_another_word_for_the_processor(place, begun):
     """What does not change the links may differ when a run goes on."""
-    words = command(place, "--max-tokens", 100, output=broken_off)
+    words = command(place, "--max-tokens", 100, output=begun)
     words.remove("--cpu")
     assert "20 pairs were done before" in run(*words).stderr
 
@@ -309,20 +249,24 @@ def test_what_another_run_has_learned(place, kind, tmp_path):
     assert learned.read_bytes() == kept
 
 
-def test_another_learned_file_is_refused_when_a_run_goes_on(place, broken_off, tmp_path):
+def test_another_learned_file_is_refused_when_a_run_goes_on(place, begun, tmp_path):
     other, ours = tmp_path / "other", tmp_path / "ours"
     few = command(place, "--combine", "product", "--learned", other)
     for name in ("text.a", "text.b"):
         (tmp_path / name).write_text("w1 w2\n")
         few[few.index(place / name)] = tmp_path / name
     run(*few)
-    words = command(place, output=broken_off)
-    refused([*words, "--learned", other], "other: differs from what this run has learned when it")
-    refused([*words, "--learned", ours], "ours: no such file, and 43 pairs are too few to learn")
+    words = command(place, output=begun)
+    check_refused(
+        [*words, "--learned", other], "other: differs from what this run has learned when it"
+    )
+    check_refused(
+        [*words, "--learned", ours], "ours: no such file, and 43 pairs are too few to learn"
+    )
 
 
 def test_merge_needs_a_run(tmp_path):
-    refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; run the sh")
+    check_refused(["normalign", "merge", tmp_path / "out"], "out.run: no such folder; run the sh")
 
 
 @pytest.mark.parametrize("ways", ["files", "pipe"])
@@ -348,4 +292,6 @@ def test_a_run_that_others_could_write_to_is_not_merged(tmp_path):
     folder = RunFolder(tmp_path / "out")
     folder.begin({})
     folder.path.chmod(0o777)
-    refused(["normalign", "merge", tmp_path / "out"], "out.run: is another user's, or open to oth")
+    check_refused(
+        ["normalign", "merge", tmp_path / "out"], "out.run: is another user's, or open to oth"
+    )

@@ -3,26 +3,16 @@
 import pytest
 
 from fairseq_normalign.results.result import read_result
+from tests.cli.test_mixing import folder  # noqa: F401  (a fixture)
 from tests.conftest import run
-from tests.stored import write_two_models
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Two small models of one shape, dictionaries and a text."""
-    folder = tmp_path_factory.mktemp("stats")
-    sources = ["w1 w2 w13", "w4", "w25 w6 w7 w28"]
-    write_two_models(folder, sources, ["w11 w2", "w4 w5", "w15 w6 w7"])
-    return folder
-
-
-def stats(folder, *options, path=("one.pt",), **more):
+def stats(folder, *options):  # noqa: F811
     texts = ["--source-file", folder / "text.a", "--target-file", folder / "text.b"]
-    paths = [folder / name for name in path]
-    return run("normalign", "stats", folder, "--path", *paths, *texts, "--cpu", *options, **more)
+    return run("normalign", "stats", folder, "--path", folder / "one.pt", *texts, "--cpu", *options)
 
 
-def test_tables_of_all_attentions(folder):
+def test_tables_of_all_attentions(folder):  # noqa: F811
     done = stats(folder)
     headings = [line for line in done.stdout.splitlines() if line.startswith("==")]
     assert headings == [
@@ -46,7 +36,7 @@ def test_tables_of_all_attentions(folder):
     assert "sentences:3|" in done.stderr
 
 
-def test_json_picture_and_mixing_of_the_same_pass(folder, tmp_path):
+def test_json_picture_and_mixing_of_the_same_pass(folder, tmp_path):  # noqa: F811
     done = stats(folder, "--mixing", "-o", tmp_path / "x.json", "--plot", tmp_path / "x.svg")
     assert "ATTNRESLN-N, mixing ratio in %" in done.stdout
     tables = read_result(tmp_path / "x.json").tables()

@@ -19,17 +19,22 @@ def pack(raw: Path, archives: dict[str, dict[str, str]]) -> None:
     """Archives as they are downloaded, in OUTDIR/raw."""
     raw.mkdir(parents=True, exist_ok=True)
     for name, members in archives.items():
-        if name.endswith(".zip"):
-            with zipfile.ZipFile(raw / name, "w") as archive:
-                for member, text in members.items():
-                    archive.writestr(member, text)
-        else:
-            with tarfile.open(raw / name, "w:gz") as archive:
-                for member, text in members.items():
-                    content = text.encode()
-                    header = tarfile.TarInfo(member)
-                    header.size = len(content)
-                    archive.addfile(header, io.BytesIO(content))
+        packed(raw / name, {member: text.encode() for member, text in members.items()})
+
+
+def packed(path: Path, members: dict[str, bytes]) -> Path:
+    """A tar.gz, or a zip if it is called so."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for member, content in members.items():
+                archive.writestr(member, content)
+        return path
+    with tarfile.open(path, "w:gz") as archive:
+        for member, content in members.items():
+            header = tarfile.TarInfo(member)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+    return path
 
 
 def sgm(*segments: str) -> str:

@@ -6,7 +6,6 @@ Also on the real gold set, where there is one.
 from __future__ import annotations
 
 import os
-import tarfile
 from pathlib import Path
 
 import europarl
@@ -14,20 +13,11 @@ import pytest
 from lines import read_lines
 
 from fairseq_normalign.errors import InputError
+from tests.data_prep.test_corpora import packed
 
 GERMAN = ["Das ist gut .", "", "Daß wir ! ", "  "]
 ENGLISH = ["That is good .", "", "That we !", ""]
 TALP = ["1-1 2-2 3-3 4p4 ", "", "2-2 3-3", ""]
-
-
-def pack(archive: Path, files: dict[str, bytes]) -> Path:
-    """A tar.gz with these files."""
-    with tarfile.open(archive, "w:gz") as tar:
-        for name, content in files.items():
-            path = archive.with_name("member")
-            path.write_bytes(content)
-            tar.add(path, arcname=name)
-    return archive
 
 
 def gold_files(german=GERMAN, english=ENGLISH, talp=TALP) -> dict[str, bytes]:
@@ -39,7 +29,7 @@ def gold_set(folder: Path, **files):
     raw = folder / "raw"
     raw.mkdir(exist_ok=True)
     return europarl.gold_set(
-        *europarl.extract(pack(folder / "gold.tgz", gold_files(**files)), europarl.GOLD, raw)
+        *europarl.extract(packed(folder / "gold.tgz", gold_files(**files)), europarl.GOLD, raw)
     )
 
 
@@ -110,8 +100,8 @@ def test_whole_recipe(tmp_path, monkeypatch):
         f"{language} wort{n} und wort{n * n} .\n" for n in range(30) for language in ("Ein", "A")
     ]
     texts = ("".join(sides[0::2]).encode(), "".join(sides[1::2]).encode())
-    pack(tmp_path / "raw" / "de-en.tgz", dict(zip(europarl.TEXT, texts, strict=True)))
-    europarl.europarl(tmp_path, pack(tmp_path / "gold.tgz", gold_files()))
+    packed(tmp_path / "raw" / "de-en.tgz", dict(zip(europarl.TEXT, texts, strict=True)))
+    europarl.europarl(tmp_path, packed(tmp_path / "gold.tgz", gold_files()))
     counts = {
         split: len(list(read_lines(tmp_path / f"{split}.de")))
         for split in ("train", "valid", "test")

@@ -5,7 +5,6 @@ from itertools import product
 
 import pytest
 import torch
-from fairseq.data import indexed_dataset
 from sacrebleu import corpus_bleu, corpus_chrf
 
 from fairseq_normalign.alignment.aer import Counts, count
@@ -28,7 +27,7 @@ from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.translate import Translator
 from fairseq_normalign.text.links import GoldFile
 from tests.conftest import ToyTask, build_model
-from tests.stored import OPTIONS, state
+from tests.stored import OPTIONS, state, write_binarised
 
 SOURCE = ["w1 w2 w3", "w4 w5", "w5 w6 w7 w8 w9", "w2 w2 w1 w7"]
 # Capitals and blanks stay as they are.
@@ -50,12 +49,10 @@ def save(path, *, heads: int = 4, noise: float = 0.0, languages: str = "ab") -> 
 
 
 @pytest.fixture
-def folder(tmp_path):
-    for language in "ab":
-        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
+def folder(folder):
     for name, lines in {"t.a": SOURCE, "t.b": TARGET, "t.talp": GOLD, "empty": []}.items():
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    return tmp_path
+        (folder / name).write_text("".join(f"{line}\n" for line in lines))
+    return folder
 
 
 @pytest.fixture
@@ -165,12 +162,7 @@ def test_models_take_turns_and_the_first_batch_is_not_timed_at_first(monkeypatch
 def test_binarised_references_are_joined_and_unknown_words_match_none(folder, paths):
     dictionary = ToyTask().target_dictionary
     for language, lines in {"a": SOURCE, "b": ["w1 w2@@ w3", "w1 nothing"] * 2}.items():
-        builder = indexed_dataset.make_builder(
-            str(folder / f"test.a-b.{language}.bin"), "mmap", len(dictionary)
-        )
-        for line in lines:
-            builder.add_item(dictionary.encode_line(line, add_if_not_exist=False))
-        builder.finalize(str(folder / f"test.a-b.{language}.idx"))
+        write_binarised(folder / f"test.a-b.{language}", lines, dictionary)
     _, task = load_single(paths[0], str(folder))
     pairs, references = read_corpus("test", PairReader(task), limit=3)
     assert [pair.source.text for pair in pairs] == [line.split() for line in SOURCE[:3]]

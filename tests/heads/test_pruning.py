@@ -26,35 +26,23 @@ from fairseq_normalign.host.pairs import PairReader, text_pairs
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head, parse_head
 from fairseq_normalign.text.treebank import Tree
-from tests.conftest import ToyTask, build_model, run
-from tests.stored import OPTIONS, state
+from tests.conftest import build_model, run
+from tests.stored import OPTIONS, store
 
-
-@pytest.fixture
-def folder(tmp_path):
-    """A data folder with the dictionaries that the checkpoints were made with."""
-    for language in "ab":
-        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
-    return tmp_path
-
-
-def store(path, *, parameters=None, **options) -> str:
-    stored = state(args=argparse.Namespace(**{**OPTIONS, **options}))
-    torch.save({**stored, "model": parameters or stored["model"]}, path)
-    return str(path)
+GATED = {"arch": "transformer_normalign", "gate_heads": "all"}
+SIZES = {name: value for name, value in OPTIONS.items() if name.startswith(("max", "share"))}
 
 
 def gated_parameters() -> dict:
-    sizes = {name: value for name, value in OPTIONS.items() if name.startswith(("max", "share"))}
-    parameters = build_model("transformer_normalign", gate_heads="all", **sizes).state_dict()
+    parameters = build_model(**GATED, **SIZES).state_dict()
     parameters["encoder.layers.1.self_attn.out_proj.log_alpha"][2] = -9.0
     return parameters
 
 
 @pytest.mark.parametrize("form", ["args", "cfg"])
 def test_closed_heads_go(folder, form):
-    options = {"arch": "transformer_normalign", "gate_heads": "all", "gate_lr_scale": 100.0}
-    path = store(folder / "gated.pt", parameters=gated_parameters(), **options)
+    parameters = gated_parameters()
+    path = store(folder / "gated.pt", parameters=parameters, **GATED, gate_lr_scale=100.0)
     if form == "cfg":
         stored = torch.load(path)
         model = argparse.Namespace(**vars(stored["args"]), _name="transformer_normalign")
@@ -76,8 +64,7 @@ def test_closed_heads_go(folder, form):
     ],
 )
 def test_a_target_that_was_missed_is_told(folder, target, told):
-    options = {"arch": "transformer_normalign", "gate_heads": "all"}
-    path = store(folder / "gated.pt", parameters=gated_parameters(), **options)
+    path = store(folder / "gated.pt", parameters=gated_parameters(), **GATED)
     stored = torch.load(path)
     criterion = {"_name": "label_smoothed_cross_entropy_l0", "target_heads": target}
     cfg = {"model": stored["args"], "criterion": criterion}
@@ -91,8 +78,7 @@ def test_a_target_that_was_missed_is_told(folder, target, told):
 def test_gates_that_never_closed(folder):
     parameters = gated_parameters()
     parameters["encoder.layers.1.self_attn.out_proj.log_alpha"][2] = 2.0
-    options = {"arch": "transformer_normalign", "gate_heads": "all"}
-    path = store(folder / "gated.pt", parameters=parameters, **options)
+    path = store(folder / "gated.pt", parameters=parameters, **GATED)
     message = r"all 24 gates are open \(lowest log α \d\.\d\d\).*--keep-top N --by gate"
     with pytest.raises(InputError, match=message):
         Prunable(path).open_heads()
@@ -122,8 +108,7 @@ def named(names) -> list[Head]:
 @pytest.fixture
 def small(folder) -> str:
     """A checkpoint with the heads of FIRST."""
-    path = store(folder / "full.pt")
-    Prunable(path).write(named(FIRST), str(folder / "small.pt"))
+    Prunable(store(folder / "full.pt")).write(named(FIRST), str(folder / "small.pt"))
     return str(folder / "small.pt")
 
 
@@ -165,9 +150,8 @@ def test_the_command_takes_first_names(folder, small):
 
 def test_gates_of_a_pruned_model_have_the_first_names(folder):
     """As of a pruned model that is trained on with gates, and pruned again."""
-    sizes = {name: value for name, value in OPTIONS.items() if name.startswith(("max", "share"))}
     options = {"alive_heads": " ".join(FIRST), "gate_heads": "encoder,cross"}
-    parameters = build_model("transformer_normalign", **options, **sizes).state_dict()
+    parameters = build_model("transformer_normalign", **options, **SIZES).state_dict()
     parameters["decoder.layers.1.encoder_attn.out_proj.log_alpha"][1] = -9.0
     parameters["encoder.layers.0.self_attn.out_proj.log_alpha"][0] = -9.0
     arch = {"arch": "transformer_normalign", "gate_lr_scale": 100.0}
@@ -181,13 +165,15 @@ def test_gates_of_a_pruned_model_have_the_first_names(folder):
     )
 
 
+def loaded(path, folder) -> ReadyModel:
+    model, task = load_single(str(path), str(folder))
+    return ReadyModel(TeacherForcing(model, task), PairReader(task))
+
+
 @pytest.fixture
 def ready(folder, small):
     """The full and the small model, and pairs for both."""
-    models = []
-    for path in (folder / "full.pt", small):
-        model, task = load_single(str(path), str(folder))
-        models.append(ReadyModel(TeacherForcing(model, task), PairReader(task)))
+    models = [loaded(path, folder) for path in (folder / "full.pt", small)]
     lines = [("w1 w2 w3 w4", "w5 w6 w7"), ("w2 w9", "w3 w3 w8")]
     return models, list(text_pairs(lines, models[0].reader))
 
@@ -240,15 +226,14 @@ def test_evidences_of_a_pruned_model(ready):
 
 
 def test_an_encoder_without_heads_has_no_syntactic_roles(folder):
-    path = store(folder / "full.pt")
-    Prunable(path).write(named(["decoder.1.1", "cross.1.3"]), str(folder / "headless.pt"))
-    model, task = load_single(str(folder / "headless.pt"), str(folder))
-    ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
+    left = named(["decoder.1.1", "cross.1.3"])
+    Prunable(store(folder / "full.pt")).write(left, str(folder / "headless.pt"))
+    ready = loaded(folder / "headless.pt", folder)
     pairs = list(text_pairs([("w1 w2", "w5 w6 w7")], ready.reader))
     tree = Tree(["w1", "w2"], [1, -1], ["nsubj", "root"], "made up")
     with pytest.warns(UserWarning, match="no syntactic roles: the encoder has no heads left"):
         measured = profile(ready, pairs, ["norm", "positions", "UAS"], trees=[tree])
-    assert measured.heads == named(["decoder.1.1", "cross.1.3"])
+    assert measured.heads == left
     assert "UAS" not in measured.scores
 
 

@@ -7,12 +7,10 @@ import torch
 from fairseq_normalign.attention.recorder import record
 from fairseq_normalign.heads.profiling import profile
 from fairseq_normalign.heads.syntax import between_words
-from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader, text_pairs
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.names import Head
 from fairseq_normalign.text.treebank import Tree
-from tests.conftest import build_model
+from tests.conftest import build_model, ready_model, run_alone
 
 LINES = [
     ("w1@@ w2 w3 w7 w1 w8 w9 w10 w3 w4 w11 w20", "w4 w5@@ w6@@ w7"),
@@ -34,15 +32,14 @@ def pairs(reader):
 
 def alone(model, pair, attention):
     """Weights of one attention on one pair that runs alone, (H, T, S)."""
-    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
     with torch.no_grad(), record(model, attention[:1]) as recording:
-        model(pair.source.tokens[None], torch.tensor([len(pair.source.tokens)]), read[None])
+        run_alone(model, pair)
     return recording[attention].weights[0].numpy()
 
 
 def test_positions_are_those_of_pairs_alone(task, pairs):
-    model = build_model(task=task)
-    ready = ReadyModel(TeacherForcing(model, task), PairReader(task))
+    ready = ready_model(task)
+    model = ready.forcing.model
     measured = profile(ready, pairs, ["positions"], max_tokens=30)
     found = measured.by_score["positions"]
     patterns = {}
@@ -96,7 +93,7 @@ def test_only_sentences_with_a_token_outside_the_most_frequent(task, reader, pai
 
 
 def rare_profile(task, reader, pairs, **options):
-    model = ReadyModel(TeacherForcing(build_model(task=task), task), reader)
+    model = ready_model(task)._replace(reader=reader)
     return profile(model, pairs, ["rare"], **options)
 
 
@@ -129,23 +126,26 @@ def test_weights_between_words(reader):
     assert between_words(weights, pair.source)[0].tolist() == expected
 
 
+def slow_choice(model, pair, head, word):
+    return alone(model, pair, head[:2])[head.head][word][:-1].argmax()
+
+
 def test_syntax_is_that_of_sentences_alone(task, reader):
-    model = build_model(task=task)
+    ready = ready_model(task, scheme="subword_nmt", attention="encoder")
     trees = [
         Tree(["w1", "w2", "w3"], [1, -1, 1], ["nsubj", "root", "obj"], "a"),
         Tree(["w5"], [-1], ["root"], "b"),
         Tree(["w7", "w8", "w9", "w1"], [1, 2, -1, 2], ["amod", "nsubj", "root", "obj"], "c"),
     ]
-    model_and_reader = ReadyModel(TeacherForcing(model, task, attention="encoder"), reader)
     sentences = [reader.pair(tree.words, None, tree.where) for tree in trees]
-    measured = profile(model_and_reader, sentences, ["UAS"], trees=trees, max_tokens=8)
+    measured = profile(ready, sentences, ["UAS"], trees=trees, max_tokens=8)
     heads = list(measured.heads)
     assert heads == [Head("encoder", layer, head) for layer in (0, 1) for head in range(4)]
     hits = dict.fromkeys(heads, 0)
     for tree, subject, verb in ((trees[0], 0, 1), (trees[2], 1, 2)):
         (pair,) = text_pairs([(" ".join(tree.words), "w1")], reader)
         for head in heads:
-            hits[head] += alone(model, pair, head[:2])[head.head][subject][:-1].argmax() == verb
+            hits[head] += slow_choice(ready.forcing.model, pair, head, subject) == verb
     for head in heads:
         row = [str(head), "nsubj→head", 100 * hits[head] / 2]
         assert row in measured.tables()["accuracies"].rows

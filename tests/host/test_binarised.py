@@ -9,26 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq.data import indexed_dataset
 
 from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.host.binarised import binarised_pairs
-from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import PairReader
 from fairseq_normalign.host.raw_corpus import corpus
-from fairseq_normalign.host.teacher_forcing import TeacherForcing
-from tests.conftest import ToyTask, build_model
+from tests.conftest import ToyTask, ready_model
+from tests.stored import write_binarised
 
 SOURCE = ["w1 w2", "w3", "", "w1 w4 w5 w6"]
 TARGET = ["w7", "w8 w9", "w1", "w2 w3"]
-
-
-def write(path: Path, lines: list[str], task) -> None:
-    builder = indexed_dataset.make_builder(f"{path}.bin", "mmap", len(task.source_dictionary))
-    for line in lines:
-        tokens = task.source_dictionary.encode_line(line, add_if_not_exist=False)
-        builder.add_item(tokens)
-    builder.finalize(f"{path}.idx")
 
 
 @pytest.fixture
@@ -40,8 +30,8 @@ def task(tmp_path):
 
 @pytest.fixture
 def data(tmp_path, task) -> Path:
-    write(tmp_path / "test.a-b.a", SOURCE, task)
-    write(tmp_path / "test.a-b.b", TARGET, task)
+    write_binarised(tmp_path / "test.a-b.a", SOURCE, task.source_dictionary)
+    write_binarised(tmp_path / "test.a-b.b", TARGET, task.source_dictionary)
     return tmp_path
 
 
@@ -68,7 +58,7 @@ def test_raw_text_is_read(tmp_path, task):
 
 def test_sources_alone(tmp_path, task):
     task.args.source_lang = None
-    write(tmp_path / "test", SOURCE, task)
+    write_binarised(tmp_path / "test", SOURCE, task.source_dictionary)
     pairs = binarised_pairs("test", PairReader(task))
     assert [" ".join(pair.source.text) for pair in pairs] == SOURCE
     with pytest.raises(MissingSubset, match="no binarised subset 'valid'"):
@@ -88,7 +78,7 @@ DAMAGED = [
     ("a.bin", shortened, r"a\.bin: ends before sentence 4 of 4; is the file cut off"),
     (
         "b",
-        lambda path: write(path, TARGET[:2], ToyTask()),
+        lambda path: write_binarised(path, TARGET[:2], ToyTask().source_dictionary),
         "test.a-b.a has 4 sentences, .*b 2; expected as many",
     ),
 ]
@@ -112,16 +102,16 @@ def test_data_of_another_dictionary(data, task):
 
 
 def test_unknown_pieces_are_told_once_for_each_side(tmp_path, task):
-    write(tmp_path / "test.a-b.a", ["w1 never w2", "heard of"], task)
-    write(tmp_path / "test.a-b.b", ["w1 w2", "w3"], task)
+    sides = {"a": ["w1 never w2", "heard of"], "b": ["w1 w2", "w3"]}
+    for side, lines in sides.items():
+        write_binarised(tmp_path / f"test.a-b.{side}", lines, task.source_dictionary)
     args = Namespace(
         gen_subset="test", source_file=None, target_file=None, hypotheses=None, too_long="fail"
     )
 
     def read(scheme):
-        reader = PairReader(task, scheme=scheme)
-        forcing = TeacherForcing(build_model(task=task), task)
-        return [list(pairs) for pairs in corpus(args, [ReadyModel(forcing, reader)]).streams]
+        streams = corpus(args, [ready_model(task, scheme=scheme)]).streams
+        return [list(pairs) for pairs in streams]
 
     with pytest.warns(UserWarning) as caught:
         read("subword_nmt")

@@ -2,7 +2,6 @@ import argparse
 import collections
 import io
 import re
-import resource
 import shutil
 import tarfile
 import zipfile
@@ -20,23 +19,8 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import convert, load_single, save
 from fairseq_normalign.names import all_heads
-from tests.conftest import ToyTask
-from tests.stored import OPTIONS, state
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A data folder with the dictionaries that the checkpoints were made with."""
-    for language in "ab":
-        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
-    return tmp_path
-
-
-def stored(folder, name: str = "ok.pt", **options) -> str:
-    """A checkpoint with these options."""
-    args = argparse.Namespace(**{**OPTIONS, **options})
-    torch.save(state(args=args), folder / name)
-    return str(folder / name)
+from tests.conftest import ToyTask, full_disk
+from tests.stored import OPTIONS, state, store
 
 
 @pytest.mark.parametrize("module", ["fairseq.logging.meters", "fairseq.meters"])
@@ -109,7 +93,7 @@ def test_counts_of_eval_bleu(folder, module):
 def test_what_is_not_there_is_named(folder):
     with pytest.raises(InputError, match=r"none\.pt: no such checkpoint"):
         load_single("none.pt", str(folder))
-    path = stored(folder)
+    path = store(folder / "ok.pt")
     with pytest.raises(InputError, match=r"nowhere: no such directory; name the one with dict"):
         load_single(path, "nowhere")
     with pytest.raises(InputError, match="names an ensemble"):
@@ -181,12 +165,12 @@ def test_parameters_that_do_not_fit_the_options(folder, read):
 def test_options_that_build_no_model(folder, read, options, complaint):
     message = rf"odd\.pt: fairseq cannot load it: .*{complaint}"
     with pytest.raises(InputError, match=message) as raised:
-        read(stored(folder, "odd.pt", **options), folder)
+        read(store(folder / "odd.pt", **options), folder)
     assert str(raised.value).isprintable()
 
 
 def test_dictionaries_of_other_languages_and_of_other_models(folder):
-    path, larger = stored(folder), ToyTask(50).source_dictionary
+    path, larger = store(folder / "ok.pt"), ToyTask(50).source_dictionary
     for language in "ab":
         larger.save(str(folder / f"dict.{language}.txt"))
     with pytest.raises(InputError, match=r"a dictionary of 34 types, and that in .* has 54"):
@@ -214,11 +198,11 @@ def test_dictionaries_that_fairseq_does_not_read(folder, content, problem):
     for language in "ab":
         (folder / f"dict.{language}.txt").write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{folder}/dict.a.txt: {problem}")):
-        load_single(stored(folder), str(folder))
+        load_single(store(folder / "ok.pt"), str(folder))
 
 
 def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
-    paths = [stored(folder), str(folder / "variant.pt"), str(folder / "back.pt")]
+    paths = [store(folder / "ok.pt"), str(folder / "variant.pt"), str(folder / "back.pt")]
     convert(paths[0], "transformer_normalign", paths[1])
     convert(paths[1], "transformer", paths[2])
     models = [load_single(path, str(folder))[0] for path in paths]
@@ -229,7 +213,7 @@ def test_a_checkpoint_becomes_the_variants_and_comes_back(folder):
 
 
 def test_what_cannot_be_converted(folder):
-    path = stored(folder, "conv.pt", arch="fconv")
+    path = store(folder / "conv.pt", arch="fconv")
     with pytest.raises(InputError, match=r"conv\.pt: its architecture is 'fconv'; expected a kind"):
         convert(path, "transformer", str(folder / "out.pt"))
     with pytest.raises(InputError, match="--arch lstm: not a kind of transformer"):
@@ -239,36 +223,24 @@ def test_what_cannot_be_converted(folder):
 
 def test_a_converted_checkpoint_has_all_heads_wherever_it_was_trained(folder):
     """A variant that does not say which heads it has looks for the start of its training."""
-    small = torch.load(small_checkpoint(folder))
     (folder / "train").mkdir()
-    torch.save(small, folder / "train" / "checkpoint_last.pt")
+    prunable = Prunable(store(folder / "full.pt"))
+    prunable.write(all_heads(prunable.counts)[1:], str(folder / "train/checkpoint_last.pt"))
     train = {"save_dir": str(folder / "train"), "restore_file": "checkpoint_last.pt"}
-    convert(stored(folder, **train), "transformer_normalign", str(folder / "out.pt"))
+    convert(store(folder / "ok.pt", **train), "transformer_normalign", str(folder / "out.pt"))
     model, _ = load_single(str(folder / "out.pt"), str(folder))
     assert model.encoder.layers[0].self_attn.num_heads == 4
 
 
-def small_checkpoint(folder) -> str:
-    prunable = Prunable(stored(folder, "full.pt"))
-    prunable.write(all_heads(prunable.counts)[1:], str(folder / "small.pt"))
-    return str(folder / "small.pt")
-
-
 @pytest.mark.parametrize("size", [100_000, 1_000_000])
 def test_a_full_disk(folder, size):
-    """A limit on the size of files, for this process, stands in for it."""
-    old = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, old[1]))
-    try:
-        with pytest.raises(InputError, match=r"big\.pt: .*File too large"):
-            save({"model": {"x": torch.zeros(size), "y": torch.zeros(9)}}, str(folder / "big.pt"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    with full_disk(50_000), pytest.raises(InputError, match=r"big\.pt: .*File too large"):
+        save({"model": {"x": torch.zeros(size), "y": torch.zeros(9)}}, str(folder / "big.pt"))
     assert not list(folder.glob("*big*"))
 
 
 def test_a_joint_dictionary_alone_is_of_both_languages(folder):
-    path = stored(folder)
+    path = store(folder / "ok.pt")
     (folder / "dict.a.txt").rename(folder / "dict.txt")
     with pytest.raises(InputError, match=r"dict\.a\.txt: No such file"):
         load_single(path, str(folder))
@@ -283,7 +255,7 @@ def test_languages_the_other_way_round_are_refused(folder):
     """Other names of the same languages are not."""
     for name in ("deu", "eng"):
         shutil.copy(folder / "dict.a.txt", folder / f"dict.{name}.txt")
-    load = partial(load_single, stored(folder, "ab.pt"), str(folder))
+    load = partial(load_single, store(folder / "ab.pt"), str(folder))
     for languages in ("ba", "bb", "aa"):
         named = dict(zip(("source_lang", "target_lang"), languages, strict=True))
         expected = rf"ab\.pt: translates a-b, not {languages[0]}-{languages[1]}; use its own"

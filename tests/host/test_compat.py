@@ -8,7 +8,7 @@ import torch
 from fairseq_normalign.host.attention_modules import COPIES
 from fairseq_normalign.host.checkpoint import convert, load_single
 from fairseq_normalign.host.compat import without_leftovers
-from tests.conftest import ToyTask, build_model, run
+from tests.conftest import build_model, run
 from tests.stored import OPTIONS, state
 
 CROSS = "decoder.layers.1.encoder_attn.q_proj.weight"
@@ -44,13 +44,11 @@ def full_state() -> dict:
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """A data folder with dictionaries, and the model as two versions of fairseq store it."""
-    for language in "ab":
-        ToyTask().source_dictionary.save(str(tmp_path / f"dict.{language}.txt"))
-    torch.save(lean_state(), tmp_path / "lean.pt")
-    torch.save(full_state(), tmp_path / "full.pt")
-    return tmp_path
+def folder(folder):
+    """The model as two versions of fairseq store it, too."""
+    torch.save(lean_state(), folder / "lean.pt")
+    torch.save(full_state(), folder / "full.pt")
+    return folder
 
 
 @pytest.mark.parametrize("name", ["lean.pt", "full.pt"])

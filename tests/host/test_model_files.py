@@ -71,34 +71,27 @@ def test_dictionaries_are_beside_the_checkpoint_or_where_it_was_trained(tmp_path
     assert find_data(checkpoint, trained_on) == tmp_path / "model"
 
 
+OF_FAIRSEQ = {"bpe": "sentencepiece", "sentencepiece_model": "sentencepiece.bpe.model"}
+ONE_EACH = {
+    "bpe": "sentencepiece",
+    "source_sentencepiece_model": "spm.de.model",
+    "target_sentencepiece_model": "spm.en.model",
+}
+OF_GPT2 = {"bpe": "gpt2", "gpt2_encoder_json": "vocab.json", "gpt2_vocab_bpe": "merges.txt"}
+
+
 @pytest.mark.parametrize(
     ("dictionary", "names", "expected"),
     [
         (SPM, ["spm.model"], {"bpe": "sentencepiece", "sentencepiece_model": "spm.model"}),
         (SPM, ["x.model"], {"bpe": "sentencepiece", "sentencepiece_model": "x.model"}),
-        (
-            SPM,
-            ["sentencepiece.bpe.model", "x.model"],
-            {"bpe": "sentencepiece", "sentencepiece_model": "sentencepiece.bpe.model"},
-        ),
-        (
-            SPM,
-            ["spm.de.model", "spm.en.model"],
-            {
-                "bpe": "sentencepiece",
-                "source_sentencepiece_model": "spm.de.model",
-                "target_sentencepiece_model": "spm.en.model",
-            },
-        ),
+        (SPM, ["sentencepiece.bpe.model", "x.model"], OF_FAIRSEQ),
+        (SPM, ["spm.de.model", "spm.en.model"], ONE_EACH),
         (BPE, ["bpecodes"], {"bpe": "subword_nmt", "bpe_codes": "bpecodes"}),
         (BPE, ["bpe.codes"], {"bpe": "fastbpe", "bpe_codes": "bpe.codes"}),
         (BPE, ["spm.model"], {}),
         (WORDS, ["spm.model", "codes"], {}),
-        (
-            NUMBERS,
-            ["vocab.json", "merges.txt", "encoder.json"],
-            {"bpe": "gpt2", "gpt2_encoder_json": "vocab.json", "gpt2_vocab_bpe": "merges.txt"},
-        ),
+        (NUMBERS, ["vocab.json", "merges.txt", "encoder.json"], OF_GPT2),
         (NUMBERS, ["vocab.json"], {}),
     ],
 )

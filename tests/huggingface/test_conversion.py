@@ -7,7 +7,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.checkpoint import load_single
@@ -19,22 +18,19 @@ from tests.hugging_face import (
     BYTE_PIECES,
     PIECES,
     ROBERTA,
+    check_refused,
     guesses,
     make_folder,
     of_transformers,
     random_parameters,
     states,
+    symbols_of,
     write_safetensors,
 )
 
 TEXTS = ["the unaffables sat, on\ta cat .", "aab c ☃", "[MASK] the mat."]
 BYTE_TEXTS = ["the ab. a é\tthe cab", "a", "thehe abba"]
 IDS = {"bert": [3, 6, 11, 5, 4, 7, 2, 4], "roberta": [0, 4, 5, 18, 2, 2, 7, 3, 2]}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
 
 
 def imported(folder, tmp_path, name="ours"):
@@ -71,26 +67,23 @@ def check_identical(config, parameters, model, task, *, tolerance=1e-4):
 
 
 VARIANTS = {
-    "BERT": (BERT, {}, "bert_normalign"),
-    "BERT, no head, tanh": ({**BERT, "hidden_act": "gelu_new"}, {"head": False}, "bert_normalign"),
-    "BERT, large ε, three segments": (
-        {**BERT, "layer_norm_eps": 0.1, "type_vocab_size": 3},
-        {},
-        "bert_normalign",
-    ),
-    "RoBERTa, relu": ({**ROBERTA, "hidden_act": "relu"}, {}, "roberta"),
-    "RoBERTa, no head": (ROBERTA, {"head": False}, "bert_normalign"),
-    "RoBERTa, other ε": ({**ROBERTA, "layer_norm_eps": 1e-2}, {}, "bert_normalign"),
+    "BERT": (BERT, True, "bert_normalign"),
+    "BERT, no head, tanh": ({**BERT, "hidden_act": "gelu_new"}, False, "bert_normalign"),
+    "BERT, large ε": ({**BERT, "layer_norm_eps": 0.1}, True, "bert_normalign"),
+    "BERT, three segments": ({**BERT, "type_vocab_size": 3}, True, "bert_normalign"),
+    "RoBERTa, relu": ({**ROBERTA, "hidden_act": "relu"}, True, "roberta"),
+    "RoBERTa, no head": (ROBERTA, False, "bert_normalign"),
+    "RoBERTa, other ε": ({**ROBERTA, "layer_norm_eps": 1e-2}, True, "bert_normalign"),
 }
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_hidden_states_and_guesses_stay(name, tmp_path):
-    config, options, arch = VARIANTS[name]
-    parameters = random_parameters(config, **options)
+    config, head, arch = VARIANTS[name]
+    parameters = random_parameters(config, head=head)
     model, task = imported(make_folder(tmp_path / "theirs", config, parameters), tmp_path)
     assert model.args.arch == arch
-    assert (model.encoder.lm_head is None) == (options.get("head") is False)
+    assert (model.encoder.lm_head is None) != head
     check_identical(config, parameters, model, task)
     if model.encoder.lm_head is None:
         with pytest.raises(InputError, match="the model was imported without a head that predicts"):
@@ -107,6 +100,12 @@ def test_a_head_with_embeddings_of_its_own(tmp_path):
     check_identical(BERT, parameters, model, task)
 
 
+WRITERS = {
+    "safetensors": write_safetensors,
+    "bin": lambda path, parameters: torch.save(parameters, path),
+}
+
+
 def test_parameters_in_a_pickle_and_in_several_files(tmp_path):
     parameters = random_parameters(BERT)
     names = list(parameters)
@@ -118,6 +117,7 @@ def test_parameters_in_a_pickle_and_in_several_files(tmp_path):
         for folder in (whole, sharded):
             (folder / "model.safetensors").unlink()
         places = {}
+        write = WRITERS[ending]
         for part, members in {"a": names[:7], "b": names[7:]}.items():
             file = f"{stem}-{part}.{ending}"
             write(sharded / file, {name: parameters[name] for name in members})
@@ -133,13 +133,6 @@ def test_parameters_in_a_pickle_and_in_several_files(tmp_path):
         torch.testing.assert_close(dict(state), dict(states[0]), atol=0, rtol=0)
 
 
-def write(path, parameters):
-    if path.suffix == ".bin":
-        torch.save(parameters, path)
-    else:
-        write_safetensors(path, parameters)
-
-
 def test_old_names_of_layer_norms(tmp_path):
     parameters = random_parameters(BERT)
     old = {}
@@ -149,10 +142,6 @@ def test_old_names_of_layer_norms(tmp_path):
     old["bert.embeddings.position_ids"] = torch.arange(20).float()
     model, task = imported(make_folder(tmp_path / "theirs", BERT, old), tmp_path)
     check_identical(BERT, parameters, model, task)
-
-
-def symbols_of(folder) -> list[str]:
-    return Dictionary.load(str(folder / "dict.txt")).symbols
 
 
 def test_rows_without_a_piece_have_names_that_no_text_has(tmp_path):
@@ -247,54 +236,31 @@ def diverge(parameters):
     parameters["bert.embeddings.LayerNorm.bias"][3] = float("nan")
 
 
-DAMAGED = "theirs: damaged or half-downloaded"
-REFUSED = {
-    "no numbers": (
-        spoiled_parameters(diverge),
-        "theirs: 1 of its parameters have values that are infinite or no numbers",
+SETTINGS = {"position_embedding_type": "relative_key", "hidden_act": "silu", "is_decoder": True}
+TOLD = "hidden_act is 'silu'; position_embedding_type is 'relative_key'; is_decoder is True"
+LONGER = "".join(f"{piece}\n" for piece in [*PIECES, "more"])
+JAPANESE = '{"tokenizer_class": "BertJapaneseTokenizer"}'
+REFUSED = [
+    (spoiled_parameters(diverge), "1 of its parameters have values that are infinite or no"),
+    (spoiled_file("tokenizer.json", '{"added_tokens": [1]}'), "damaged or half-downloaded"),
+    (spoiled_config(model_type="gpt2"), "model_type 'gpt2' is not supported; supported: bert, rob"),
+    (spoiled_config(**SETTINGS), f"config.json has unsupported settings: {TOLD}"),
+    (spoiled_parameters(widen), r"size mismatch .*layernorm_embedding.bias: .*Size\(\[17\]"),
+    (spoiled_file("vocab.txt", "a\nb\n"), "vocab.txt: no piece begins with ##; expected the voca"),
+    (
+        spoiled_file("vocab.txt", LONGER),
+        "'more' has the number 23, but the model has 23 embeddings",
     ),
-    "a damaged tokeniser": (spoiled_file("tokenizer.json", '{"added_tokens": [1]}'), DAMAGED),
-    "another architecture": (
-        spoiled_config(model_type="gpt2"),
-        "model_type 'gpt2' is not supported; supported: bert, roberta, marian",
-    ),
-    "several settings at once": (
-        spoiled_config(position_embedding_type="relative_key", hidden_act="silu", is_decoder=True),
-        "config.json has unsupported settings: hidden_act is 'silu'; "
-        "position_embedding_type is 'relative_key'; is_decoder is True",
-    ),
-    "another shape": (
-        spoiled_parameters(widen),
-        r"does not fit its own options: size mismatch .*layernorm_embedding.bias: .*Size\(\[17\]",
-    ),
-    "a vocabulary without marks": (
-        spoiled_file("vocab.txt", "a\nb\n"),
-        "vocab.txt: no piece begins with ##; expected the vocab.txt of a BERT",
-    ),
-    "a vocabulary of another model": (
-        spoiled_file("vocab.txt", "".join(f"{piece}\n" for piece in [*PIECES, "more"])),
-        f"'more' has the number {len(PIECES)}, but the model has {len(PIECES)} embeddings",
-    ),
-    "no vocabulary": (
-        lambda folder: (folder / "vocab.txt").unlink(),
-        "no vocab.txt, nor BERT's WordPiece in tokenizer.json",
-    ),
-    "another tokeniser": (
-        spoiled_file("tokenizer_config.json", '{"tokenizer_class": "BertJapaneseTokenizer"}'),
-        "its tokenizer, BertJapaneseTokenizer, is not supported; supported: BertTokenizer",
-    ),
-}
+    (lambda folder: (folder / "vocab.txt").unlink(), "no vocab.txt, nor BERT's WordPiece in tok"),
+    (spoiled_file("tokenizer_config.json", JAPANESE), "BertJapaneseTokenizer, is not supported"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_in_one_line(name, tmp_path):
-    spoil, message = REFUSED[name]
+@pytest.mark.parametrize(("spoil", "message"), REFUSED)
+def test_what_is_refused_in_one_line(spoil, message, tmp_path):
     folder = make_folder(tmp_path / "theirs", BERT)
     spoil(folder)
-    with pytest.raises(InputError, match=message) as caught:
-        import_folder(str(folder), str(tmp_path / "ours"))
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+    check_refused(folder, message)
 
 
 @pytest.mark.parametrize(
@@ -315,17 +281,13 @@ def test_an_output_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "dict.txt").write_text("old")
     (tmp_path / "empty").mkdir()
-    for name in ("file", "full"):
-        with (
-            pytest.raises(InputError, match=f"{name}': exists already; pass a new folder"),
-            whole_folder(str(tmp_path / name), {}),
-        ):
+    for name, message in {
+        "file": "file': exists already; pass a new folder",
+        "full": "full': exists already; pass a new folder",
+        "missing/new": "new: cannot be written: no such directory",
+    }.items():
+        with pytest.raises(InputError, match=message), whole_folder(str(tmp_path / name), {}):
             raise AssertionError
-    with (
-        pytest.raises(InputError, match="new: cannot be written: no such directory"),
-        whole_folder(str(tmp_path / "missing" / "new"), {}),
-    ):
-        raise AssertionError
     with whole_folder(str(tmp_path / "empty"), {"dict.txt": "new"}):
         pass
     assert (tmp_path / "empty" / "dict.txt").read_text() == "new"

@@ -13,8 +13,8 @@ from fairseq_normalign.heads.pruning import Prunable
 from fairseq_normalign.host.checkpoint import load_single, save
 from fairseq_normalign.huggingface.conversion import Written, import_folder
 from fairseq_normalign.huggingface.export import export_folder
-from fairseq_normalign.names import Head
-from tests.conftest import ToyTask, build_model
+from fairseq_normalign.names import parse_heads
+from tests.conftest import PRE_LN, ToyTask, build_model
 from tests.hugging_face import of_transformers
 from tests.imported import LANGUAGES, MARIAN
 from tests.translation_folders import marian_folder, multilingual_folder, train_sentencepiece
@@ -65,39 +65,23 @@ def check_same_logits(folder, model, kind: str) -> None:
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
-def exported(tmp_path, *, data: str = "ours") -> Written:
-    paths = (tmp_path / "ours/model.pt", tmp_path / data, tmp_path / "hf")
+def exported(tmp_path, *, model: str = "model.pt", data: str = "ours") -> Written:
+    paths = (tmp_path / "ours" / model, tmp_path / data, tmp_path / "hf")
     return export_folder(*map(str, paths))
 
 
+LEARNED = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+BART = {
+    **{"share_all_embeddings": True, "layernorm_embedding": True, **PRE_LN, **LEARNED},
+    "max_target_positions": 32,  # positions are cut to the shorter side
+}
 PLAIN = {
     "post-LN, shared": ({"share_all_embeddings": True}, "MarianMTModel"),
     "post-LN, tied": ({"share_decoder_input_output_embed": True}, "MarianMTModel"),
     "post-LN, apart": ({}, "MarianMTModel"),
-    "post-LN, learned, gelu": (
-        {"encoder_learned_pos": True, "decoder_learned_pos": True, "activation_fn": "gelu"},
-        "MarianMTModel",
-    ),
-    "pre-LN": (
-        {
-            "share_all_embeddings": True,
-            "encoder_normalize_before": True,
-            "decoder_normalize_before": True,
-        },
-        "M2M100ForConditionalGeneration",
-    ),
-    "BART-like, positions cut to the shorter side": (
-        {
-            "share_all_embeddings": True,
-            "encoder_normalize_before": True,
-            "decoder_normalize_before": True,
-            "encoder_learned_pos": True,
-            "decoder_learned_pos": True,
-            "layernorm_embedding": True,
-            "max_target_positions": 32,
-        },
-        "MBartForConditionalGeneration",
-    ),
+    "post-LN, learned, gelu": ({**LEARNED, "activation_fn": "gelu"}, "MarianMTModel"),
+    "pre-LN": ({"share_all_embeddings": True, **PRE_LN}, "M2M100ForConditionalGeneration"),
+    "like BART": (BART, "MBartForConditionalGeneration"),
 }
 
 
@@ -112,17 +96,9 @@ def test_logits_stay(name, tmp_path):
 def test_pruned_heads_are_zeros(tmp_path):
     stored(tmp_path / "ours", share_all_embeddings=True)
     prunable = Prunable(str(tmp_path / "ours/model.pt"))
-    names = (
-        ("encoder", 0, 1),
-        ("encoder", 1, 0),
-        ("decoder", 0, 0),
-        ("decoder", 0, 3),
-        ("cross", 1, 2),
-    )
-    prunable.write([Head(*name) for name in names], str(tmp_path / "ours/pruned.pt"))
-    result = export_folder(
-        str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"), str(tmp_path / "hf")
-    )
+    left = parse_heads("encoder.1.2 encoder.2.1 decoder.1.1 decoder.1.4 cross.2.3", prunable.heads)
+    prunable.write(left, str(tmp_path / "ours/pruned.pt"))
+    result = exported(tmp_path, model="pruned.pt")
     assert result.notes[0].startswith("19 of 24 heads were pruned, which the format cannot say")
     model, _ = load_single(str(tmp_path / "ours/pruned.pt"), str(tmp_path / "ours"))
     check_same_logits(tmp_path / "hf", model, "MarianMTModel")
@@ -146,23 +122,25 @@ def test_back_and_there(name, tmp_path):
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=1e-4)
 
 
+def check_there_and_back(tmp_path, family: str, kind: str, *, notes: str) -> None:
+    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
+    assert "".join(exported(tmp_path).notes)[: len(notes) or None] == notes
+    languages = dict(zip(("source_lang", "target_lang"), LANGUAGES[family], strict=True))
+    ours = tmp_path / "ours"
+    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
+    check_same_logits(tmp_path / "hf", model, kind)
+
+
 @pytest.mark.parametrize("kind", ["apart", "targets"])
 def test_there_and_back(kind, tmp_path):
     """OPUS-MT in, and out again: transformers translates as with the first folder."""
     theirs = marian_folder(tmp_path / "theirs", **MARIAN[kind], steps=100).eval()
-    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
-    ours = tmp_path / "ours"
-    result = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
-    assert result.notes == []
-    source, target = LANGUAGES[kind]
-    languages = {"source_lang": source, "target_lang": target}
-    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
-    check_same_logits(tmp_path / "back", model, "MarianMTModel")
-    again = of_transformers("MarianMTModel").from_pretrained(tmp_path / "back").eval()
+    check_there_and_back(tmp_path, kind, "MarianMTModel", notes="")
+    again = of_transformers("MarianMTModel").from_pretrained(tmp_path / "hf").eval()
     tokenizer = of_transformers("MarianTokenizer")
     texts = ["Aeio nrst.", "Tse ☃!", ">>bbb<< Aeio nrst."]
     translations = []
-    for network, folder in ((theirs, "theirs"), (again, "back")):
+    for network, folder in ((theirs, "theirs"), (again, "hf")):
         tokens = tokenizer.from_pretrained(tmp_path / folder)
         inputs = tokens(texts, return_tensors="pt", padding=True)
         generated = network.generate(**inputs, num_beams=2, max_length=30)
@@ -174,14 +152,8 @@ def test_there_and_back(kind, tmp_path):
 
 def test_multilingual_models_leave_the_tokeniser(tmp_path):
     multilingual_folder(tmp_path / "theirs", "mbart", steps=0)
-    import_folder(str(tmp_path / "theirs"), str(tmp_path / "ours"))
-    ours = tmp_path / "ours"
-    result = export_folder(str(ours / "model.pt"), str(ours), str(tmp_path / "back"))
-    (note,) = result.notes
-    assert note.startswith("no tokenizer was written: copy the files of the folder")
-    languages = {"source_lang": "de_DE", "target_lang": "en_XX"}
-    model, _ = load_single(str(ours / "model.pt"), str(ours), languages)
-    check_same_logits(tmp_path / "back", model, "MBartForConditionalGeneration")
+    notes = "no tokenizer was written: copy the files of the folder"
+    check_there_and_back(tmp_path, "mbart", "MBartForConditionalGeneration", notes=notes)
 
 
 def test_options_of_the_task_may_be_apart(tmp_path):
@@ -256,23 +228,16 @@ def test_a_wrong_reading_file(text, message, tmp_path):
     assert not (tmp_path / "hf").exists()
 
 
-REFUSED = {
-    "a pre-LN encoder alone": (
-        {"encoder_normalize_before": True},
-        "this combination of widths, positions and LayerNorms",
-    ),
-    "pre-LN, apart": (
-        {"encoder_normalize_before": True, "decoder_normalize_before": True},
-        "embeddings that are not all shared, as in M2M100ForConditionalGeneration",
-    ),
-    "tanh": ({"activation_fn": "tanh"}, "the activation function tanh"),
-    "gates": ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
-}
+REFUSED = [
+    ({"encoder_normalize_before": True}, "this combination of widths, positions and LayerNorms"),
+    (PRE_LN, "embeddings that are not all shared, as in M2M100ForConditionalGeneration"),
+    ({"activation_fn": "tanh"}, "the activation function tanh"),
+    ({"gate_heads": "cross"}, "gates; fold them first: normalign prune --keep all"),
+]
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_no_format_holds(name, tmp_path):
-    options, message = REFUSED[name]
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_no_format_holds(options, message, tmp_path):
     stored(tmp_path / "ours", **options)
     with pytest.raises(InputError, match="Hugging Face has no format for it: ") as error:
         exported(tmp_path)

@@ -22,7 +22,7 @@ from fairseq_normalign.layers.categories import PRESETS, parse_categories
 from fairseq_normalign.names import ANALYSES, KINDS
 from fairseq_normalign.plugin.gating import gates
 from fairseq_normalign.plugin.pruned import remove_heads
-from tests.conftest import build_model
+from tests.conftest import build_model, randomised, run_alone
 from tests.layers.test_evolution import language, masked
 
 LINES = [
@@ -39,11 +39,7 @@ NAMES = ["special", "punctuation", "continuation", "word"]
 
 @pytest.fixture
 def model(task):
-    network = build_model(task=task)
-    torch.manual_seed(2)
-    for parameter in network.parameters():
-        parameter.data += 0.3 * torch.randn_like(parameter)
-    return ready(network, task)
+    return ready(randomised(build_model(task=task), seed=2), task)
 
 
 def ready(network, task, attention="cross"):
@@ -65,16 +61,11 @@ def category_of(words, place):
 
 def alone(model, pair):
     """Of one pair: blocks, and (token, category) of what encoder and decoder read."""
-    read = torch.cat([torch.tensor([2]), pair.target.tokens[:-1]])
     with torch.no_grad(), record_blocks(model.forcing.model, KINDS) as blocks:
-        source = pair.source.tokens
-        model.forcing.model(source[None], torch.tensor([len(source)]), read[None])
-    target_words = [-1, *pair.target.words[:-1]]
+        run_alone(model.forcing.model, pair)
+    target = pair.target.tokens.roll(1), [-1, *pair.target.words[:-1]]
     tokens = {}
-    for side, ids, words in (
-        ("source", source, pair.source.words),
-        ("target", read, target_words),
-    ):
+    for side, (ids, words) in {"source": pair.source[:2], "target": target}.items():
         places = range(len(words))
         tokens[side] = [(int(ids[place]), category_of(words, place)) for place in places]
     return blocks, tokens

@@ -20,7 +20,7 @@ import torch
 from fairseq_normalign.heads.relevance_log import read_log
 from fairseq_normalign.plugin.gating import Steering
 from tests.conftest import PACKAGE, ROOT, ToyTask
-from tests.host.test_binarised import write
+from tests.stored import write_binarised
 
 WORKERS = 2
 UPDATES = 8
@@ -47,15 +47,15 @@ FLAGS = ["--cpu", "--no-progress-bar", "--share-all-embeddings", "--distributed-
 def data(tmp_path_factory) -> Path:
     """Sentences of many lengths, so that workers have different numbers of tokens."""
     folder = tmp_path_factory.mktemp("ddp")
-    task = ToyTask()
+    dictionary = ToyTask().source_dictionary
     maker = random.Random(5)
     for language in "ab":
-        task.source_dictionary.save(str(folder / f"dict.{language}.txt"))
+        dictionary.save(str(folder / f"dict.{language}.txt"))
     for subset, count in (("train", 60), ("valid", 20)):
         for language in "ab":
             lengths = [maker.randint(1, 9) for _ in range(count)]
             lines = [" ".join(f"w{maker.randrange(30)}" for _ in range(size)) for size in lengths]
-            write(folder / f"{subset}.a-b.{language}", lines, task)
+            write_binarised(folder / f"{subset}.a-b.{language}", lines, dictionary)
     return folder
 
 

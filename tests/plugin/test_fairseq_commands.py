@@ -9,6 +9,8 @@ import fairseq_normalign.plugin  # noqa: F401  (registers)
 from fairseq_normalign.errors import InputError, MissingSubset
 from fairseq_normalign.plugin.fairseq_commands import bad_input, report_bad_input
 
+L0 = "label_smoothed_cross_entropy_l0"
+
 
 @pytest.fixture
 def command(monkeypatch):
@@ -60,21 +62,17 @@ def test_of_a_worker_that_loads_data():
 @pytest.mark.parametrize(
     ("parser", "chosen", "shown"),
     [
-        ("get_generation_parser", ["--task", "translation_normalign"], "--align-method"),
-        ("get_training_parser", ["--arch", "transformer_normalign"], "--gate-heads"),
-        ("get_training_parser", ["-a", "transformer_normalign_tiny"], "--alive-heads"),
-        (
-            "get_training_parser",
-            ["--criterion", "label_smoothed_cross_entropy_l0"],
-            "--target-heads",
-        ),
+        ("generation", ["--task", "translation_normalign"], "--align-method"),
+        ("training", ["--arch", "transformer_normalign"], "--gate-heads"),
+        ("training", ["-a", "transformer_normalign_tiny"], "--alive-heads"),
+        ("training", ["--criterion", L0], "--target-heads"),
     ],
 )
 def test_help_shows_the_options_of_what_is_chosen(parser, chosen, shown, monkeypatch, capsys):
     argv = ["data-bin", *chosen, "--help"]
     monkeypatch.setattr("sys.argv", ["fairseq-command", *argv])
     with pytest.raises(SystemExit):
-        options.parse_args_and_arch(getattr(options, parser)())
+        options.parse_args_and_arch(getattr(options, f"get_{parser}_parser")())
     assert shown in capsys.readouterr().out
 
 
@@ -84,24 +82,12 @@ TRAIN = "--arch transformer_iwslt_de_en --optimizer adam"
 @pytest.mark.parametrize(
     ("parser", "argv", "message"),
     [
-        (
-            "get_training_parser",
-            f"{TRAIN} --gate-heads all",
-            "--gate-heads needs --arch transformer_normalign",
-        ),
-        (
-            "get_training_parser",
-            f"{TRAIN} --target-heads=18",
-            "--target-heads needs --criterion label_smoothed_cross_entropy_l0",
-        ),
-        (
-            "get_interactive_generation_parser",
-            "--path x.pt --align-words none",
-            "--align-words needs --task translation_normalign",
-        ),
+        ("training", f"{TRAIN} --gate-heads all", "--gate-heads needs --arch transformer_normal"),
+        ("training", f"{TRAIN} --target-heads=18", f"--target-heads needs --criterion {L0}"),
+        ("interactive_generation", "--path x --align-words none", "--align-words needs --task tra"),
     ],
 )
 def test_an_option_of_ours_names_what_it_belongs_to(parser, argv, message, monkeypatch):
     monkeypatch.setattr("sys.argv", ["fairseq-command", "data-bin", *argv.split()])
     with pytest.raises(InputError, match=f"^{message}"):
-        options.parse_args_and_arch(getattr(options, parser)())
+        options.parse_args_and_arch(getattr(options, f"get_{parser}_parser")())

@@ -10,7 +10,7 @@ from fairseq_normalign.errors import InputError
 from fairseq_normalign.host.attention_modules import attentions, out_bias
 from fairseq_normalign.names import KINDS
 from tests.conftest import build_model
-from tests.stored import OPTIONS, state
+from tests.stored import store
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
@@ -99,10 +99,9 @@ SIZES = {
 
 @pytest.mark.parametrize("arch", ["transformer_normalign", "transformer_normalign_tiny"])
 def test_sizes_are_those_of_the_model_that_is_fine_tuned(arch, tmp_path, monkeypatch):
-    full = tmp_path / "full.pt"
-    torch.save(state(args=Namespace(**{**OPTIONS, **SIZES, "dropout": 0.7})), full)
+    full = store(tmp_path / "full.pt", **SIZES, dropout=0.7)
     words = f"data-bin --arch {arch} --optimizer adam --save-dir {tmp_path}".split()
-    words += ["--finetune-from-model", str(full)]
+    words += ["--finetune-from-model", full]
 
     def parsed(*more) -> Namespace:
         monkeypatch.setattr("sys.argv", ["fairseq-train", *words, *more])

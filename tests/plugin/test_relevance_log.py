@@ -15,7 +15,7 @@ from fairseq_normalign.names import Head
 from fairseq_normalign.plugin.criterion import L0Criterion, L0CriterionConfig
 from fairseq_normalign.plugin.gating import gates
 from tests.conftest import ToyTask, build_model
-from tests.host.test_binarised import write
+from tests.stored import write_binarised
 
 SOURCE, TARGET = ["w1 w2 w3 w4", "w5 w6", "w0"], ["w7 w8 w9", "w10", "w2 w3"]
 
@@ -32,7 +32,7 @@ def task(tmp_path):
     task = ToyTask()
     task.args.data = str(tmp_path)
     for language, lines in (("a", SOURCE), ("b", TARGET)):
-        write(tmp_path / f"valid.a-b.{language}", lines, task)
+        write_binarised(tmp_path / f"valid.a-b.{language}", lines, task.source_dictionary)
     return task
 
 
@@ -145,7 +145,6 @@ def test_a_training_that_diverges_goes_on(task, sample, model, tmp_path, caplog)
 
 
 def test_bad_input(task, sample, model, tmp_path):
-
     train(criterion(task, tmp_path), model, sample, 0)
     other = build_model("transformer_normalign", task, gate_heads="encoder")
     with pytest.raises(InputError, match=r"relevance\.jsonl: other heads are gated now"):

@@ -106,10 +106,7 @@ def test_a_dry_run_writes_nothing(tmp_path, commands, capsys):
     ("options", "message"),
     [
         (["--seeds", 1, 1], "--seeds 1 1: one of them twice"),
-        (
-            ["--gpus", 3],
-            "--gpus 3: an update has 1 batches; expected a number of GPUs that divides",
-        ),
+        (["--gpus", 3], "--gpus 3: an update has 1 batches; expected a number of GPUs that divi"),
     ],
 )
 def test_bad_options(tmp_path, commands, capsys, options, message):

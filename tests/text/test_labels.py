@@ -84,10 +84,8 @@ def test_terms_without_case(tmp_path):
 @pytest.mark.parametrize(
     ("spans", "expected"),
     [
-        (
-            [[5, 9, "LOC"]],
-            [[0, 4, "LOC"]],
-        ),  # an emoji and an accent of its own are a character each
+        # An emoji and an accent of its own are a character each.
+        ([[5, 9, "LOC"]], [[0, 4, "LOC"]]),
         ([[6, 8, "LOC"]], [[0, 4, "LOC"]]),  # a part of a word takes it whole
         ([[4, 5, "A"]], []),  # between words: lost
     ],
@@ -116,7 +114,5 @@ def test_a_bad_label_is_named_by_its_line():
 def test_a_glossary_of_one_column(tmp_path):
     path = tmp_path / "terms.tsv"
     path.write_text("haus\thouse\nsee\n")
-    with pytest.raises(
-        InputError, match=r"terms\.tsv:2: one column: 'see'; expected a term, a tab"
-    ):
+    with pytest.raises(InputError, match=r"terms\.tsv:2: one column: 'see'; expected a term, a"):
         read_glossary(str(path))
