@@ -317,7 +317,8 @@ def check_directions(models: Sequence[Model]) -> None:
     source, target = languages_of(model.reader.task)
     of_reverse = languages_of(reverse.reader.task)
     is_named = source != target and (source, target) != FALLBACK
-    if is_named and (of_reverse[0] == source or of_reverse[1] == target):
+    is_other = {source, target} & {*of_reverse} and of_reverse != (target, source)
+    if is_named and is_other:
         raise InputError(
             "the reverse model translates {} → {}, and the model {} → {}; use {} → {}".format(
                 *of_reverse, source, target, target, source

@@ -122,6 +122,7 @@ def test_bad_options(options, message):
     [
         ("ab", 2, "the reverse model translates a → b, and the model a → b; use b → a"),
         ("ac", 2, "translates a → c, and the model a → b; use b → a"),
+        ("bc", 2, "translates b → c, and the model a → b; use b → a"),
         ("ba", 1, "is the model itself, with the same weights"),
     ],
 )
