@@ -408,8 +408,8 @@ def bitext_of(
     known, turned = _known_share(first, seen), _known_share(first, seen[::-1])
     if turned > known and turned >= FAMILIAR:
         raise InputError(
-            f"{names}: source and target are swapped: the other way round, {turned:.0%} of the "
-            f"corpus's words are found, and so {known:.0%}"
+            f"{names}: source and target are swapped: {known:.0%} of the corpus's words are "
+            f"found as given, {turned:.0%} the other way round; name the source first"
         )
     if known < FAMILIAR:
         warnings.warn(

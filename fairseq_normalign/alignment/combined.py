@@ -45,7 +45,8 @@ EXTRACT = {**dict.fromkeys(MEANS, "relative:0.75"), LEARNED: "absolute:0.5"}
 OF_FEW = "product"
 LEARN_PAIRS = 2000  # that the lexicon is counted in
 WARNINGS = {  # of few pairs
-    AUTO: "aligned by the product of the layers that look best; to learn weights, align",
+    AUTO: "aligned by the product of the layers that look best; for learned weights, use --learned "
+    "FILE, or align",
     LEARNED: "to learn weights well, align",
     **dict.fromkeys(MEANS, "to choose layers well, align"),
 }
@@ -245,7 +246,8 @@ class CombinedAligner(OpenAligner):
             matrices = [forward, *(of_reverse.swapaxes(1, 2) for of_reverse in backward)]
             check_same_sentences(matrices, pair.where)
             shape = (len(pair.target.text), len(pair.source.text))
-            matrices += [link_matrix(of_file, shape, pair.where)[None] for of_file in links]
+            where = f"another aligner's links, {pair.where}"
+            matrices += [link_matrix(of_file, shape, where)[None] for of_file in links]
             evidence = np.concatenate(matrices)
             yield Example(pair.source.text, pair.target.text, evidence, by_bitext)
 

@@ -34,8 +34,13 @@ class Decision(NamedTuple):
 
     def summary(self) -> str:
         """What was decided on which pairs, in a line."""
-        what = {LEARNED: "weights learned", NONE: "layer and step chosen"}.get(self.combine)
-        text = f"{what or f'layers of {self.combine} chosen'} on {self.pairs} pairs without gold"
+        layer = self.evidence.numbers[0] or "all"
+        chosen = {
+            LEARNED: "weights learned",
+            NONE: f"layer {layer}, step {self.evidence.step} chosen",
+        }
+        what = chosen.get(self.combine, f"layers for the {self.combine} chosen")
+        text = f"{what} on {self.pairs} pairs without gold"
         if self.model is not None and self.model.bitext is not None:
             text += f", and a bitext of {self.model.bitext.pairs} pairs"
         if self.agreement is not None:

@@ -86,7 +86,7 @@ class AlignOptions:
         None,
         f"NAME  how links are chosen: {', '.join(RULES)}; threshold:0.3 and relative:0.6 take a "
         "number (default: argmax; piece-argmax of shift-att; absolute with --combine learned, "
-        "relative with a mean)",
+        f"relative with {', '.join(MEANS)})",
     )
     source_merge: str = choice("sum", f"{'|'.join(MERGES)}  source pieces to words")
     target_merge: str = choice("mean", f"{'|'.join(MERGES)}  target pieces to words")

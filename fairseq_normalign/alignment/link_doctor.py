@@ -29,7 +29,7 @@ class Conventions(NamedTuple):
 
     gold_index: int = 0
     hyp_index: int = 0
-    reversed: bool = False  # whether the hypothesis, or the gold of ``own``, was turned round
+    reversed: str = ""  # the option by which hypothesis or gold were turned round, if they were
     own: bool = False  # whether the command makes the links itself: only its gold can be misread
     sure_mark: str = "-"
     possible: str = "keep"
@@ -111,8 +111,8 @@ def _reasons(change: Change, read: Conventions, starts_late: bool) -> list[str]:
         line = f"if line n were compared with gold line n{change.line:+d}"
         reasons.append(f"{line}: is a line missing or extra at the top?")
     if change.reverse:
-        flag = "--reverse-gold" if read.own else "--reverse-hyp"
-        reasons.append(f"{'without' if read.reversed else 'with'} {flag}")
+        with_flag = "with --reverse-gold" if read.own else "with --reverse-hyp"
+        reasons.append(f"without {read.reversed}" if read.reversed else with_flag)
     flag = _index_flag(change, read, starts_late)
     if flag:
         reasons.append(f"with {flag}")
@@ -187,7 +187,7 @@ def warn_of_misread_gold(
         links: what should be near the gold, from 0.
         refuse: raise InputError if a flag would mend it.
     """
-    read = Conventions(file.index, reversed=file.reverse, own=True)
+    read = Conventions(file.index, reversed="--reverse-gold" * file.reverse, own=True)
     advice, is_of_gold = diagnose(links, golds, read)
     if not advice:
         return []

@@ -151,7 +151,7 @@ def warn(args: Namespace, system: LinkFile, links: Sequence, golds: Sequence[Gol
     read = doctor.Conventions(
         args.gold_index,
         system.index,
-        args.reverse_hyp,
+        "--reverse-gold" if args.reverse_gold else "--reverse-hyp" * args.reverse_hyp,
         sure_mark=args.sure_mark,
         possible=args.possible,
     )

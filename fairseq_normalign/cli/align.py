@@ -167,7 +167,9 @@ parse_links = options.model_command(
 
 def check_without_model(args: Namespace) -> None:
     if len(args.text) > 2 or "-" in args.text:
-        raise InputError("--method bitext takes files: SOURCE TARGET, or one of ' ||| ' lines")
+        raise InputError(
+            "--method bitext uses no model: it takes SOURCE TARGET, or one file of ' ||| ' lines"
+        )
     check_bitext(args)
     extractor(args.extract)
     checks.check_signed_output(args.output, *args.text, *args.bitext)

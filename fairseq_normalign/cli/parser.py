@@ -74,7 +74,8 @@ class CommandParser(ArgumentParser):
         for group in self._action_groups:
             if all(action.help is SUPPRESS for action in group._group_actions):
                 group.description = None  # nor is the title of an empty group shown
-        return super().format_help()
+        more = "" if self.shows_all else "--help-all shows all options.\n"
+        return super().format_help() + more
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str], namespace: Namespace | None = None
@@ -94,7 +95,9 @@ class CommandParser(ArgumentParser):
         for word in unknown:
             if word.startswith("-"):
                 self.refuse_option(word)
-            raise InputError(f"{word}: unexpected; see {self.prog} --help")
+            raise InputError(
+                f"{word}: unexpected; name files side by side, as in {self.prog} --help"
+            )
         return parsed
 
     def refuse_option(self, name: str, others: Iterable[str] = ()) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from fairseq_normalign.alignment.aer import count
@@ -115,9 +115,11 @@ def main(args: Namespace) -> None:
 
 def nth(items: Iterable[Item], number: int, name: str) -> Item:
     """Item ``number``, from 1."""
-    for item in islice(items, number - 1, number):
-        return item
-    raise InputError(f"--line {number}: {name} has no such line")
+    lines = 0
+    for lines, item in enumerate(items, 1):
+        if lines == number:
+            return item
+    raise InputError(f"--line {number}: {name} has {lines} lines")
 
 
 def layers_of(args: Namespace, forcing: TeacherForcing) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -104,9 +103,11 @@ class ErrorRates(HeadMeasure):
         aers = {head: aer for head, (aer, _) in best.items()}
         steps = [[str(head), step] for head, (_, step) in best.items()]
         table = Table(["head", "step of its AER"], steps, name="steps", hidden=True)
-        ranked = json.dumps(as_lists(sorted(aers, key=lambda head: aers[head])))
-        note = Note(f"Source–target heads by AER, [layer, head] from 0: {ranked}")
-        return Finding(aers, tally.known["settings"], blocks=[table, note])
+        ranked = sorted(aers, key=lambda head: aers[head])
+        note = Note(f"Source–target heads by AER: {' '.join(map(str, ranked))}")
+        columns = ["layer from 0", "head from 0"]
+        numbers = Table(columns, as_lists(ranked), name="by AER", hidden=True)
+        return Finding(aers, tally.known["settings"], blocks=[table, note, numbers])
 
 
 def _places(tally: Tally) -> list[tuple[Head, str]]:

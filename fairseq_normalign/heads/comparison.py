@@ -142,14 +142,14 @@ class Comparison(list[Row], Result):
         return varied[0] if len(varied) == 1 else None
 
     def _against_heads(self, metric: str) -> Curves:
-        """A score against heads left: of trained models, and of those from scratch.
+        """A score against heads left: of models as they are, and of those from scratch.
 
         If models differ in the heads of one kind alone, these are the heads that count.
         """
         kind = self.varied_kind
         ordered = sorted(self, key=lambda row: row.count(kind))
         curves = []
-        for name, from_scratch in {"from trained": False, SCRATCH: True}.items():
+        for name, from_scratch in {"models": False, SCRATCH: True}.items():
             points = []
             for row in ordered:
                 if row.from_scratch == from_scratch:

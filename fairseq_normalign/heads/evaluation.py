@@ -27,6 +27,7 @@ from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.lengths import fitted, limits_of
 from fairseq_normalign.host.options import ReadyModel
 from fairseq_normalign.host.pairs import Pair, PairReader, text_pairs
+from fairseq_normalign.host.raw_corpus import COMPARED, TEXT, ChunkReader, Item
 from fairseq_normalign.host.special_tokens import languages_of
 from fairseq_normalign.host.teacher_forcing import TeacherForcing
 from fairseq_normalign.host.translate import Translator, check_translates, reference
@@ -66,6 +67,10 @@ def compare(
                 "models of one direction"
             )
     pairs, references = read_corpus(corpus, models[0].reader, limit=options.limit)
+    if not isinstance(corpus, str):
+        both = zip(pairs[:COMPARED], references, strict=False)
+        items = [Item(((pair.source.text, split_words(text)),), []) for pair, text in both]
+        ChunkReader(models[:1], TEXT).refuse_swapped(items)
     limits = limits_of(models[0].forcing.model)._replace(target=None)
     pairs = fitted(pairs, limits, options.too_long)
     # Alignment comes first: beam search leaves attention set up for beams.

@@ -107,7 +107,9 @@ class Profile(Result):
         tables = {}
         for over, heads in {**self._groups(), "all heads": self.heads}.items():
             tables[over] = correlations(self.scores, heads)
-        tables["mean of all layers"] = correlations_within_layers(self.scores, self.heads)
+        tables["within each layer, mean over layers"] = correlations_within_layers(
+            self.scores, self.heads
+        )
         return tables
 
     def blocks(self) -> list[Block]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -202,7 +202,7 @@ def profile_of(findings: Mapping[str, Finding]) -> Profile:
 
 def profile(
     model: Model,
-    pairs: Sequence[Pair],
+    pairs: Iterable[Pair],
     scores: Sequence[str] | None = None,
     options: ProfileOptions | None = None,
     **changes: Any,
@@ -225,8 +225,9 @@ def profile(
     options = replace(options or ProfileOptions(), **changes)
     in_memory = ChunkReader([model], PAIRS)
     findings: dict[str, Finding] = {}
+    held = list(pairs)
     for measure in head_measures(names, options, encoder_alone=alone):
-        items = measure.items(in_memory, pairs)
+        items = measure.items(in_memory, held)
         with bar(measure.name, total=len(items)) as shown:
             findings |= measure_here(measure, in_memory, items, shown.update)
     return profile_of(findings)

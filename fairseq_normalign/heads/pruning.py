@@ -137,8 +137,8 @@ class Prunable:
             for layer in layers:
                 row.append(" ".join(str(head.head + 1) for head in own if head.layer == layer))
             rows.append(row)
-            counts.append(str(len(own)))
-        title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {'/'.join(counts)}"
+            counts.append(f"{kind} {len(own)}")
+        title = f"{name}{len(heads)} of {len(self.heads)} heads {state}: {', '.join(counts)}"
         return Table(["attention", *(f"layer {layer + 1}" for layer in layers)], rows, title)
 
     def _option(self, kind: str, name: str) -> int:

@@ -59,10 +59,7 @@ class Relevance(HeadMeasure):
     def finding(self, tally: Tally) -> Finding:
         """How far totals are from 1, and where relevance ends: in the source or in the prefix."""
         options = self.options
-        distances = []
-        for name, distance in tally.arrays.items():
-            if name.endswith(".high"):
-                distances.append(f"{name.removesuffix('.high')} {distance:.0e}")
+        distances = [value for name, value in tally.arrays.items() if name.endswith(".high")]
         contributed = by_position(tally)
         shown = [f"{share:.2f}" for share in contributed.source]
         if len(shown) > POSITIONS:
@@ -71,7 +68,7 @@ class Relevance(HeadMeasure):
         source, prefix = contributed.source_entropy.mean(), contributed.prefix_entropy.mean()
         rows = [[place, *own] for place, own in enumerate(np.transpose(contributed).tolist(), 1)]
         notes = [
-            Note(f"Relevance: largest distance of a total from 1: {', '.join(distances)}."),
+            Note(f"Relevance of each layer adds up to 1 within {max(distances, default=0):.0e}."),
             Note(f"Share of the source in the relevance of {where}: {' '.join(shown)}."),
             Note(
                 f"Entropy of the relevance of source tokens {source:.2f}, of prefix tokens "

@@ -230,15 +230,15 @@ class ChunkReader:
         if self.kind == TEXT:
             for place, model in enumerate(self.models):
                 model.reader.examine(list(self._pairs(chunk, place)), "text")
-            self._refuse_swapped(first[:COMPARED])
+            self.refuse_swapped(first)
 
-    def _refuse_swapped(self, items: Sequence[Item]) -> None:
+    def refuse_swapped(self, first: Sequence[Item]) -> None:
         """Refuses pairs that the model finds far likelier the other way round."""
         model = self.forcing.model
         if not (hasattr(model, "encoder") and hasattr(model, "decoder")):
             return
         ways = []
-        for number, item in enumerate(items, 1):
+        for number, item in enumerate(first[:COMPARED], 1):
             source, target = item.sides[0]
             if target is None:
                 return

@@ -98,9 +98,10 @@ def drawn(blocks: Sequence[Block], title: str = "") -> Figure:
             room = int(width * LETTERS)  # neighbours' titles must not meet
             axes.set_title("\n".join(textwrap.fill(text, room) for text in words if text))
             DRAW[type(block)](axes, block)
-            if any(map(any, getattr(block, "marks", [[True]]))):
-                meanings[getattr(block, "mark", "")] = None
-            meanings[getattr(block, "dashes", "")] = None
+            if isinstance(block, Curves):
+                meanings[block.mark and f"◎ {block.mark}."] = meanings[block.dashes] = None
+            elif isinstance(block, Grid) and any(map(any, block.marks)):
+                meanings[block.mark] = None
     figure.suptitle(title)
     figure.supxlabel(" ".join(filter(None, meanings)), fontsize=8)
     return figure

@@ -216,7 +216,10 @@ class RunFolder:
         """How many chunks each measure has; refuses a run that has not come to its end."""
         shards = sorted(self.path.glob(SHARDS))
         if not shards:
-            raise InputError(f"{self.path}: no shard has come to its end; run the shards first")
+            raise InputError(
+                f"{self.path}: no shard has come to its end; run the shards first, or give the "
+                "command again"
+            )
         first, *others = shards
         end = read_signed(first)
         for other in others:
@@ -242,8 +245,8 @@ class RunFolder:
         if count:
             of_shards = sorted({number % shards for number in {*range(chunks)} - {*sizes}})
             raise InputError(
-                f"{self.path}: {count} of {chunks} chunks are missing or damaged, of shards "
-                f"{', '.join(map(str, of_shards))} of {shards}; run these first"
+                f"{self.path}: {count} of {chunks} chunks are missing or damaged, those of "
+                f"--shard-id {', '.join(map(str, of_shards))}; run these shards first"
             )
         found = sum(sizes.values())
         if found != pairs:
@@ -376,5 +379,5 @@ def _said(name: str, value: Any) -> str:
     """An option as messages tell it."""
     if not is_given(value):
         return f"without {name}"
-    values = value if isinstance(value, list) else [value]
-    return f"with {name} {' '.join(map(str, values))}"
+    values = value if isinstance(value, list) else [value] * (value is not True)
+    return " ".join(["with", name, *map(str, values)])

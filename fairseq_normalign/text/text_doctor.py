@@ -52,7 +52,7 @@ REMEDIES = {
     "codes": "is it the model's own BPE? If the languages have one each, name both: "
     "--source-bpe-codes and --target-bpe-codes, or --source-sentencepiece-model and "
     "--target-sentencepiece-model",
-    "lowercase": "lowercase the text",
+    "lowercase": "lowercase the text, a treebank by --lowercase",
     "form": "normalise the text to that form",
     "model": "is the text in the model's language, and are BPE (--bpe) and dictionary the model's?",
     "join": "to join them to words, use --remove-bpe {scheme}",

@@ -61,6 +61,7 @@ def test_a_head_stays_where_the_step_is_open():
     decided = aligner(layer=2, head=3, step="auto").decide(pairs)
     assert decided.signature()["head"] == 3
     step = decided.decision.evidence.step
+    assert decided.decision.summary().startswith(f"layer 2, step {step} chosen on 2 pairs")
     by_hand = aligner(layer=2, head=3, step=step)
     assert list(decided.align_many(pairs)) == list(by_hand.align_many(pairs))
 

@@ -85,6 +85,8 @@ def test_a_row_for_each_method():
     ]
     assert FULL.findings == ["AER is 50.0 % by norms (layer 1 input, chosen without gold)."]
     assert "on the first 100 pairs" in FULL.text()
+    caption = FULL.figure().get_supxlabel()
+    assert caption.startswith("◎ chosen without gold. Dashed: step output, ")
 
 
 def test_methods_of_several_models():

@@ -67,7 +67,7 @@ MISTAKES = [
     (late, Conventions(0, 0), "with --hyp-index 1$"),
     (late, Conventions(1, 1), "with --gold-index 0$"),
     (swapped, USUAL, "with --reverse-hyp$"),
-    (swapped, Conventions(reversed=True), "without --reverse-hyp$"),
+    (swapped, Conventions(reversed="--reverse-hyp"), "without --reverse-hyp$"),
     (lambda links: swapped(early(links)), USUAL, "with --reverse-hyp and with --gold-index 1$"),
     (lambda links: moved(links, 1, 0), USUAL, "if source words were numbered one lower: is a dumm"),
     (lambda links: moved(links, -1, 0), USUAL, "if source words were numbered one higher"),
@@ -119,7 +119,7 @@ OWN_MISTAKES = [  # the hypothesis is the command's own: no flag moves it
     (late, Conventions(0, 0), DUMMY),
     (early, Conventions(1, 0), "if all words were numbered one h"),
     (swapped, USUAL, "with --reverse-gold$"),
-    (swapped, Conventions(reversed=True), "without --reverse-gold$"),
+    (swapped, Conventions(reversed="--reverse-gold"), "without --reverse-gold$"),
 ]
 
 

@@ -12,6 +12,7 @@ import pytest
 import fairseq_normalign.plugin  # noqa: F401  (lets torch.load read checkpoints)
 from fairseq_normalign import InputError, load
 from fairseq_normalign.alignment.aer import count
+from fairseq_normalign.cli.plot import nth
 from fairseq_normalign.host import raw_corpus
 from fairseq_normalign.text.links import parse_links
 from tests.conftest import PACKAGE, run
@@ -197,6 +198,8 @@ def test_plot_writes_a_picture(corpus, checkpoint, tmp_path):
     done = align(corpus, checkpoint, *options, command="plot", check=False)
     assert done.returncode == 2
     assert "wrong.talp:2: link 99-0 where there are" in done.stderr
+    with pytest.raises(InputError, match="--line 3: the corpus has 2 lines"):
+        nth("ab", 3, "the corpus")
 
 
 @pytest.fixture

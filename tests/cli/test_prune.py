@@ -146,10 +146,10 @@ def test_ranked_and_named_heads(corpus, checkpoint, gated, tmp_path):
     assert random[0] == random[1] != random[2]
     text = prune(*of_plain, "--drop", "cross.1.1", "cross.1.2,cross.1.3 cross.1.4").stdout
     assert re.search(r"cross +– +1 2 3 4 +1 2 3 4", text)
-    assert "32 of 36 heads left: 12/12/8" in text
+    assert "32 of 36 heads left: encoder 12, decoder 12, cross 8" in text
     assert generate(corpus, out)
     again = prune("--path", out, "--keep", "cross.2.3", "--out", tmp_path / "tiny.pt").stdout
-    assert "1 of 32 heads left: 0/0/1" in again
+    assert "1 of 32 heads left: encoder 0, decoder 0, cross 1" in again
     assert generate(corpus, tmp_path / "tiny.pt")
 
 
@@ -174,7 +174,7 @@ def test_scores_on_a_corpus(measured, scores, tmp_path, by, capsys):
     """The heads that stay are those that ``normalign heads`` gives the highest scores."""
     ranked = ["--keep-top", "4", "--by", by, "--kinds", "cross"]
     assert main(["prune", *measured, *ranked, "--out", str(tmp_path / "small.pt")]) == 0
-    assert "28 of 36 heads left: 12/12/4" in capsys.readouterr().out
+    assert "28 of 36 heads left: encoder 12, decoder 12, cross 4" in capsys.readouterr().out
     alive = torch.load(tmp_path / "small.pt")["cfg"]["model"].alive_heads.split()
     lowest_first = sorted(scores, key=lambda head: scores[head][by])
     assert len({scores[head][by] for head in scores}) == 12  # no ties: the ranking says something

@@ -80,7 +80,7 @@ def test_a_shard_that_is_missing(place, tmp_path):
         run(*command(place, *sharded, output=tmp_path / "out"))
     (tmp_path / "out.run" / "shard-x-of-y.json").touch()  # a stranger
     line = refused("normalign", "merge", tmp_path / "out")
-    assert "2 of 5 chunks are missing or damaged, of shards 1 of 3; run these f" in line
+    assert "2 of 5 chunks are missing or damaged, those of --shard-id 1; run these s" in line
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Each column of a comparison against what other code says of the same models."""
 
+import math
 from argparse import Namespace
 from itertools import product
 
@@ -20,6 +21,7 @@ from fairseq_normalign.heads.evaluation import (
     side_by_side,
     translation_metrics,
 )
+from fairseq_normalign.host import raw_corpus
 from fairseq_normalign.host.attention_modules import attentions
 from fairseq_normalign.host.checkpoint import load_single
 from fairseq_normalign.host.compat import without_leftovers
@@ -63,6 +65,12 @@ def paths(folder):
 @pytest.fixture
 def texts(folder):
     return str(folder / "t.a"), str(folder / "t.b")
+
+
+def test_texts_that_are_swapped(monkeypatch, folder, paths, texts):
+    monkeypatch.setattr(raw_corpus, "SWAPPED", -math.inf)
+    with pytest.raises(InputError, match="source and target seem to be swapped"):
+        compare(paths, str(folder), texts)
 
 
 @pytest.mark.parametrize("lowercase", [True, False])

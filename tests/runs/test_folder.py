@@ -108,7 +108,9 @@ def test_a_damaged_chunk_is_not_done(tmp_path, damage):
     assert folder.has(CHUNKS[1]) is None
     with pytest.raises(InputError, match="chunk-words-0000001: is missing or damaged"):
         list(folder.partials("words", 2))
-    with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged, of shards 0 of 1"):
+    with pytest.raises(
+        InputError, match="1 of 3 chunks are missing or damaged, those of --shard-id 0"
+    ):
         folder.ends()
 
 
@@ -117,7 +119,9 @@ def test_missing_and_foreign_chunks_are_named(tmp_path):
     with pytest.raises(InputError, match="no shard has come to its end"):
         folder.ends()
     keep_all(folder, Shard(0, 2))
-    with pytest.raises(InputError, match="1 of 3 chunks are missing or damaged, of shards 1 of"):
+    with pytest.raises(
+        InputError, match="1 of 3 chunks are missing or damaged, those of --shard-id 1"
+    ):
         folder.ends()
     other = begun(tmp_path / "other", decision={"layer": 2})
     keep_all(other)

@@ -356,11 +356,12 @@ function drawGrid(block) {
     const note = block.notes.length ? block.notes[row][column] : "";
     return note ? `${told}; ${note}` : told;
   };
+  const markOf = (row, column) => block.marks.length && block.marks[row][column] ? ` ${block.marks[row][column]}` : "";
   const inCell = (row, column, box) => {
     const value = block.values[row][column];
     const letters = value === null ? "" : lettersOn(strengthOf(value));
     const middle = { x: box.x + box.width / 2, y: box.y + box.height / 2 + 4, "text-anchor": "middle" };
-    return value === null ? null : [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals))];
+    return value === null ? null : [svg("text", { ...middle, class: `cell${letters}` }, shown(value, decimals) + markOf(row, column))];
   };
   const frame = heatMap({
     title: block.title,
@@ -377,15 +378,16 @@ function drawGrid(block) {
   const table = () => drawTable({
     columns: [block.row_title, ...block.columns.map((name) => `${block.column_title} ${name}`)],
     rows: block.rows.map((name, row) => [name, ...block.values[row].map((value, column) => {
-      const mark = block.marks.length ? block.marks[row][column] : "";
-      return mark ? `${shown(value, decimals)} ${mark}` : value;
+      const mark = markOf(row, column);
+      return mark ? shown(value, decimals) + mark : value;
     })]),
     title: "",
     decimals: block.decimals,
   });
   const caption = html("figcaption", { dir: "auto" }, block.title);
   const colours = gridScale(block, numbers.length, low, high, withUnit);
-  return html("figure", {}, caption, about(block), frame, colours, asTable(table));
+  const mark = block.mark && block.marks.flat().some(Boolean) ? html("p", { class: "note" }, block.mark) : null;
+  return html("figure", {}, caption, about(block), frame, colours, mark, asTable(table));
 }
 
 function gridScale(block, count, low, high, withUnit) {
