@@ -9,7 +9,8 @@ labels of the other *view*:
 2. The groups that vote are split into two *views*: two models; or two steps of one model; or one
    of these and another aligner's links.
 3. A logistic model of all evidences is fitted to the links that the votes' product finds. The
-   steps of one model err alike, so that a bitext votes as well, if there is one.
+   steps of one model err alike, so that a bitext votes as well, if it is good enough: if it agrees
+   with each of them no less than they agree with each other.
 4. Each view is fitted to the links of the *other* view, and so is how much more the clues
    (``clues``), and links of other aligners, say than the view itself. This is their weight.
 
@@ -191,9 +192,10 @@ def learn_links(
     views = _views(informed)
     voters = list(chain.from_iterable(views))
     size = 1 + max(chain.from_iterable(group.evidences for group in groups))
-    models = {vote.group.model for vote in voters}
-    bitext_votes = bitext is not None and len(models) == 1
-    joint = _fit(sample, voters, _links_of(sample, voters, bitext_votes), size)
+    labels = [_links_of(sample, view) for view in views]
+    is_one_model = len({vote.group.model for vote in voters}) == 1
+    votes = is_one_model and bitext is not None and _bitext_agrees(sample, labels)
+    joint = _fit(sample, voters, _links_of(sample, voters, votes), size)
     if len(views) < 2 or not sample:
         no_weights = np.zeros_like(joint.weights), np.zeros(len(CLUES))
         plain = LearnedLinks(joint, *no_weights, Lexicon(), NULL_OF_CLUES, bitext)
@@ -201,13 +203,13 @@ def learn_links(
     others_of = views[::-1]  # each view is labelled by the other
     alone = []
     for view, other in zip(views, others_of, strict=True):
-        alone.append(_fit(sample, view, _links_of(sample, other, bitext_votes), size))
+        alone.append(_fit(sample, view, _links_of(sample, other, votes), size))
     lexicons = _lexicons([joint, *alone], islice(chain(sample, more), count))
     others = [vote.place for vote in informed if vote not in voters]
     weights = []
-    for model, of_view, other in zip(alone, lexicons[1:], others_of, strict=True):
-        labels = _links_of(sample, other)  # without the bitext, which is a clue
-        weights.append(_beyond(sample, model, of_view, others, labels))
+    # Labels without the bitext, which is a clue
+    for model, of_view, links in zip(alone, lexicons[1:], labels[::-1], strict=True):
+        weights.append(_beyond(sample, model, of_view, others, links))
     mean = np.maximum(np.mean(weights, axis=0), 0)  # nothing speaks against a link
     link_weights = np.zeros_like(joint.weights)
     link_weights[others] = mean[len(CLUES) :]
@@ -288,6 +290,24 @@ def _links_of(
         product = geometric_mean(shares)
         matrices.append(as_matrix(relative(product, share=AGREED_SHARE), product.shape))
     return matrices
+
+
+def _bitext_agrees(sample: Sequence[Example], labels: Sequence[Sequence[np.ndarray]]) -> bool:
+    """Whether a bitext agrees with each of two views as well as they agree with each other.
+
+    A small one, or one of other languages or shuffled lines, does not.
+    """
+    if len(labels) < 2 or not sample:
+        return False
+    of_bitext = _links_of(sample, [], bitext_votes=True)
+    between = _agreement(*labels)
+    return all(_agreement(of_bitext, of_view) >= between for of_view in labels)
+
+
+def _agreement(some: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> float:
+    """F1 of links against others."""
+    a, b = (np.concatenate([of_pair.ravel() for of_pair in links]) for links in (some, others))
+    return float(2 * np.sum(a & b) / max(1, a.sum() + b.sum()))
 
 
 def _fit(

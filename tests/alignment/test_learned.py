@@ -166,11 +166,23 @@ def test_one_model_has_two_steps_as_views():
     assert language.learned_aer(model) < language.best_single()
 
 
-def test_a_bitext_that_voted_is_told():
-    """Also if there is one view alone, and so no weight of clues."""
-    examples = [one._replace(bitext=one.shares * 2) for one in Language((0.7,)).examples]
-    bitext = Bitext(None, None, None, pairs=9)
-    assert learn_links(examples, [], two_models()[:1], bitext=bitext).bitext is bitext
+@pytest.mark.parametrize(("quality", "votes"), [(0.9, True), (0.0, False)])
+def test_a_bitext_votes_if_it_is_as_good_as_the_steps_of_one_model(quality, votes):
+    language = Language((0.7, 0.7, quality))
+    plain = [one._replace(shares=one.shares[:2]) for one in language.examples]
+    groups, bitext = two_models()[:2], Bitext(None, None, None, pairs=9)
+    examples = []
+    for one in language.examples:
+        examples.append(one._replace(shares=one.shares[:2], bitext=2 * [one.shares[2]]))
+    alone = learn_links(plain, [], groups)
+    both = learn_links(examples, [], groups, bitext=bitext)
+    assert (both.evidences.weights != alone.evidences.weights).any() == votes
+    assert language.aer(map(absolute, map(both, examples))) <= (
+        language.aer(map(absolute, map(alone, plain))) + 0.003
+    )
+    first_step = [one._replace(shares=one.shares[:1]) for one in examples]
+    one_view = learn_links(first_step, [], groups[:1], bitext=bitext)
+    assert one_view.bitext is bitext  # so that the same command can be given again
 
 
 def test_the_lexicon_is_counted_in_further_pairs():
