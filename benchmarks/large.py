@@ -65,7 +65,7 @@ def samples(shape: Shape = TINY, sizes: Sequence[int] = (2_000, 100_000)) -> Ite
         yield Row(what, of_size, peaks[0], "MB", of_size / peaks[0], "≤ 1.3")
 
 
-def workers(shape: Shape = SMALL, size: int = 200) -> Iterator[Row]:
+def workers(shape: Shape = SMALL, size: int = 500) -> Iterator[Row]:
     """Two workers against one, from command to result, by the clock; refuses other results."""
     with tempfile.TemporaryDirectory() as folder:
         write_corpus(Path(folder), shape, size)

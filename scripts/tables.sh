@@ -116,7 +116,7 @@ heads() {
   normalign heads $(of deen first.de first.en) $common --conllu "$DATA"/ud/de_pud*.conllu
   normalign heads $(of ende first.en first.de) $common --reverse-gold --conllu "$DATA"/ud/en_pud*.conllu
 }
-speed() { python -m benchmarks; } # and the costs that other pages tell, large-corpora among them
+speed() { python -m benchmarks; } # and the costs that other pages tell; large-corpora: python -m benchmarks large samples
 
 page_of() {
   case $1 in
