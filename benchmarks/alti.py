@@ -53,7 +53,7 @@ def with_contributions(model: nn.Module, sample: dict[str, Tensor], shape: Shape
             contributions(blocks["cross", layer], way.order)
 
 
-def alti(shapes: Sequence[Shape] = (BASE, SMALL), rounds: int = 9) -> Iterator[Row]:
+def alti(shapes: Sequence[Shape] = (BASE, SMALL), rounds: int = 5) -> Iterator[Row]:
     """Forward passes with contributions against forward passes alone."""
     for shape in shapes:
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)

@@ -31,7 +31,7 @@ def training_step(model: nn.Module, criterion, sample: dict) -> None:
     criterion(model, sample)[0].backward()
 
 
-def gated(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 9) -> Iterator[Row]:
+def gated(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[Row]:
     """Training steps with gates on all heads against those of fairseq's own Transformer."""
     for shape in shapes:
         task, batch = build_task(shape), token_batch(shape)

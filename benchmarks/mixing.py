@@ -42,7 +42,7 @@ def layer_parts(layer: Layer) -> list[Tensor]:
     return [layer.through(part) for part in layer.parts.values()]
 
 
-def mixing(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 9) -> Iterator[Row]:
+def mixing(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[Row]:
     """Forward passes of the encoder with mixing ratios, and with norms, against those alone."""
     measures = {"plain": None, "ratios": mixing_ratios, "pairs": pair_norms}
     for shape in shapes:

@@ -37,7 +37,7 @@ def extract(model, sample: dict[str, Tensor], kinds: Sequence[str]) -> list[Norm
         return [recorded.norms for recorded in recording.values()]
 
 
-def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 9) -> Iterator[Row]:
+def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[Row]:
     """Forward passes with norms against forward passes alone."""
     for shape in shapes:
         model, sample = build_model(shape, build_task(shape)), token_batch(shape)
@@ -49,7 +49,7 @@ def extraction(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 9) -> Itera
         yield cost(f"{what} all attentions, {shape.name}", everything, plain, "≤ 1.35")
 
 
-def early(shapes: Sequence[Shape] = (SMALL, BASE), rounds: int = 9) -> Iterator[Row]:
+def early(shapes: Sequence[Shape] = (SMALL, BASE), rounds: int = 5) -> Iterator[Row]:
     """Norms of one layer, behind which nothing is run, against a forward without output layer."""
     for shape in shapes:
         aligner = build_aligner(shape)
@@ -96,7 +96,7 @@ def attention_parts(shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
     return weights, values, out_weight
 
 
-def computation(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 9) -> Iterator[Row]:
+def computation(shapes: Sequence[Shape] = (BASE, TINY), rounds: int = 5) -> Iterator[Row]:
     """Norms of one attention against the same from vectors that are built in full."""
     for shape in shapes:
         parts = attention_parts(shape)

@@ -82,7 +82,7 @@ def test_pairs_that_are_likelier_the_other_way_round_are_refused(losses, monkeyp
     of_pairs = {("a", "b"): losses[0], ("b", "a"): losses[1]}
     monkeypatch.setattr(raw_corpus, "loss_per_token", lambda forcing, pairs: of_pairs[pairs[0]])
     reader = raw_corpus.ChunkReader(models, raw_corpus.TEXT)
-    check = partial(reader._refuse_swapped, [raw_corpus.Item([("a", "b")], [])])
+    check = partial(reader.refuse_swapped, [raw_corpus.Item([("a", "b")], [])])
     if losses[0] - losses[1] > raw_corpus.SWAPPED:
         with pytest.raises(InputError, match="seem to be swapped"):
             check()
