@@ -30,6 +30,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from fairseq_normalign.attention.extract import to_words
 from fairseq_normalign.errors import InputError
+from fairseq_normalign.progress import over
 from fairseq_normalign.text.paired import read_words
 
 Words = Sequence[str]
@@ -223,7 +224,7 @@ def count_direction(pairs: Sequence[tuple[np.ndarray, np.ndarray]], size: int) -
     together = np.bincount(of_rows, minlength=size)
     probabilities = np.full(table.nnz + 1, 1.0, np.float32)  # all alike, at first
     jumps = np.ones(2 * FARTHEST + 1, np.float32)
-    for turn in range(ROUNDS_IBM_1 + ROUNDS_HMM):
+    for turn in over(range(ROUNDS_IBM_1 + ROUNDS_HMM), "counting", unit="rounds"):
         counts = np.zeros(table.nnz + 1)
         made, opportunities = np.full((2, len(jumps)), 1e-6)
         for batch, places in kept:

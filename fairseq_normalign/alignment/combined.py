@@ -139,10 +139,9 @@ class CombinedAligner(OpenAligner):
         """How to combine all evidences, learned on some pairs; a lexicon is counted in the rest."""
         evidences = self.evidences or self.every_evidence()
         groups = self._groups(evidences)
-        with bar("learning", total=len(decisive[0]) + len(rest[0])) as shown:
-            bitext = bitext_of(
-                self.bitext, self.corpus, list(map(_words, chain(decisive[0], rest[0])))
-            )
+        first = list(map(_words, chain(decisive[0], rest[0])))
+        bitext = bitext_of(self.bitext, self.corpus, first)
+        with bar("learning", total=len(first)) as shown:
             examples = self._examples(decisive, evidences, shown.update, bitext)
             sample = list(filter(_says_something, examples))
             more = filter(_says_something, self._examples(rest, evidences, shown.update))

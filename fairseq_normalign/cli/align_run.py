@@ -136,9 +136,8 @@ def align_without_model(args: Namespace) -> None:
     """Writes the links that the words of a text give, by themselves and by other text."""
     from fairseq_normalign.alignment.bitext import LARGE, bitext_of
 
-    with bar("counting"):
-        first = list(islice(read_words(args.text), LARGE))
-        bitext = bitext_of(args.bitext, args.text, first, least=1)
+    first = list(islice(read_words(args.text), LARGE))
+    bitext = bitext_of(args.bitext, args.text, first, least=1)
     if bitext is None:
         raise InputError(f"{args.text[0]}: no sentence pairs to count")
     if bitext.pairs < LARGE:
