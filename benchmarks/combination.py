@@ -59,7 +59,7 @@ def combination(
 
 
 def interactive(
-    shapes: Sequence[Shape] = (BASE, SMALL), size: int = 40, rounds: int = 5
+    shapes: Sequence[Shape] = (BASE, SMALL), size: int = 20, rounds: int = 5
 ) -> Iterator[Row]:
     """One pair at a time, from text to links, against forward passes of both models."""
     for shape in shapes:

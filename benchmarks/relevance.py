@@ -96,7 +96,7 @@ def all_softs(forcing: TeacherForcing, pairs: list[Pair], evidence: Evidence) ->
 
 
 def relevance(
-    shapes: Sequence[Shape] = (BASE._replace(batch=1), TINY), rounds: int = 3
+    shapes: Sequence[Shape] = (BASE._replace(batch=1), TINY), rounds: int = 2
 ) -> Iterator[Row]:
     """Exact relevance against a loop over positions; pooled relevance against two passes.
 

@@ -1,8 +1,8 @@
-"""Scoring and symmetrizing 101,600 sentence pairs, against a straightforward script.
+"""Scoring and symmetrizing 25,400 sentence pairs, against a straightforward script.
 
 The reference keeps one set of links per line and grows on full matrices, as the usual scripts do.
 Both sides read the same files and must agree on every count and every line.
-``$NORMALIGN_DATA/published`` holds the published fast_align outputs, which are repeated 200 times;
+``$NORMALIGN_DATA/published`` holds the published fast_align outputs, which are repeated 50 times;
 without it, random links of the same size are made.
 
     python -m benchmarks scoring
@@ -23,7 +23,7 @@ from fairseq_normalign.alignment import aer
 from fairseq_normalign.alignment.symmetrize import symmetrize
 from fairseq_normalign.text.links import GoldFile, LinkFile, format_links, read_together
 
-REPEATS = 200
+REPEATS = 50
 RUNS = 3
 NEIGHBOURS = [(-1, 0), (0, -1), (1, 0), (0, 1), (-1, 1), (-1, -1), (1, -1), (1, 1)]
 
